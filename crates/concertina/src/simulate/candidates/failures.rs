@@ -11,6 +11,9 @@ pub(super) struct Parts {
     parts: Vec<Part>,
     /// For each part, the probability that it and all after it are up.
     up_from: Vec<f64>,
+    /// Nodes, and the racks that they are in: none if racks do not fail, and no more than nodes.
+    nodes: usize,
+    racks: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +62,7 @@ impl Parts {
         for (at, part) in parts.iter().enumerate().rev() {
             up_from[at] = up_from[at + 1] * (1.0 - part.down);
         }
-        Parts { parts, up_from }
+        Parts { parts, up_from, nodes, racks }
     }
 
     /// The part of the time in which something is down.
@@ -69,7 +72,8 @@ impl Parts {
 
     /// What is down at a moment at which something is. Each part is drawn under the condition that one of those that are not yet
     /// drawn is down, until one is.
-    pub fn draw(&self, nodes: usize, racks: usize, random: &mut SmallRng) -> State {
+    pub fn draw(&self, random: &mut SmallRng) -> State {
+        let (nodes, racks) = (self.nodes, self.racks);
         let (mut any, mut found) = (false, Vec::new());
         for (at, part) in self.parts.iter().enumerate() {
             let left = 1.0 - self.up_from[at];

@@ -26,7 +26,7 @@ fn what_is_down_is_drawn_as_often_as_it_is_down() {
     let count = 200_000;
     let (mut first, mut both, mut device) = (0, 0, 0);
     for _ in 0..count {
-        let state = parts.draw(nodes, racks, &mut random);
+        let state = parts.draw(&mut random);
         assert_ne!(state, State::default(), "something is down");
         first += u32::from(state.nodes.contains(&0));
         both += u32::from(state.nodes.contains(&0) && state.nodes.contains(&2));
@@ -42,6 +42,23 @@ fn what_is_down_is_drawn_as_often_as_it_is_down() {
     close(first, 1.0 - 0.855);
     close(both, (1.0 - 0.855f64).powi(2));
     close(device, 0.2 * 0.855);
+}
+
+/// A candidate may have fewer servers than there are racks: each is then a rack of its own.
+#[test]
+fn more_racks_than_nodes_are_a_rack_for_each() {
+    let chance = Chance { rack: lives(900.0, 100.0), racks: 10, ..Chance::default() };
+    let parts = Parts::new(&chance, 3, 0);
+    assert!((parts.down() - (1.0 - 0.9f64.powi(3))).abs() < 1e-12);
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut down = [0; 3];
+    for _ in 0..20_000 {
+        let state = parts.draw(&mut random);
+        assert_ne!(state, State::default(), "something is down");
+        state.nodes.iter().for_each(|node| down[*node] += 1);
+    }
+    let expected = 20_000.0 * 0.1 / parts.down();
+    assert!(down.iter().all(|count| (f64::from(*count) / expected - 1.0).abs() < 0.05), "{down:?}");
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Candidate {
         let state = match assumed {
             Assumed::Failing => {
                 let mut random = SmallRng::seed_from_u64(task.seed ^ FAILURES);
-                self.parts.draw(self.servers, question.chance.racks, &mut random)
+                self.parts.draw(&mut random)
             }
             Assumed::Equal | Assumed::Placed => State::default(),
         };
