@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use ground::number::{digits, time};
 use ground::window::{Nanos, SECOND};
 
-use super::load::{bar, default_out, interrupted, popularity, seconds, size, watch_interrupts};
+use super::load::{bar, default_out, interrupted, popularity, size, watch_interrupts};
 use super::study_parts::{PartProgress, print_part};
 use crate::cli::output::{errln, out, outln};
 use crate::simulate::{
     AskedFault, Chance, Interval, Lives, LoadBurst, LoadCourse, Messages, Plan, RunCount, RunSet,
-    StudyPart, drawn_note, join_runs, run as go, run_several, simulate_part,
+    StudyPart, delay, drawn_note, join_runs, run as go, run_several, simulate_part, span,
 };
 use configuration::Config;
 use engine::sim::drawn::Hits;
@@ -91,10 +91,10 @@ pub struct Args {
     #[arg(long, default_value_t = 1.0, value_name = "SHARE")]
     read_share: f64,
     /// One-way delay of a message
-    #[arg(long, default_value = "0.1ms", value_parser = seconds, value_name = "TIME")]
+    #[arg(long, default_value = "0.1ms", value_parser = delay, value_name = "TIME")]
     network: f64,
     /// Mean response time of the origin (exponential)
-    #[arg(long, default_value = "5ms", value_parser = seconds, value_name = "TIME")]
+    #[arg(long, default_value = "5ms", value_parser = delay, value_name = "TIME")]
     origin: f64,
     /// Simulate this many identical nodes instead of the configuration's members
     #[arg(long, value_name = "N")]
@@ -253,6 +253,7 @@ fn plan_of(args: Args) -> anyhow::Result<Plan> {
     let lives = |mttf: Option<f64>, mttr: Option<f64>| {
         mttf.zip(mttr).map(|(mttf_s, mttr_s)| Lives { mttf_s, mttr_s })
     };
+    ensure!(args.racks != Some(0), "--racks must be at least 1");
     let chance = Chance {
         node: lives(args.mttf, args.mttr),
         rack: lives(args.rack_mttf, args.rack_mttr),
@@ -306,10 +307,20 @@ pub(super) fn svg_file(text: &str) -> Result<PathBuf, String> {
     Err(format!("pictures are SVG files: name it {}", path.with_extension("svg").display()))
 }
 
-/// The times of a trace's requests.
+/// The times of a trace's requests, in their order. Logs have lines that are a little out of order, and what counts here is when
+/// requests come, not in which line.
 fn trace_times(path: &Path) -> anyhow::Result<Arc<[Nanos]>> {
-    let trace = Trace::open(path, None, false)?;
-    ensure!(trace.rows.len() > 1, "{}: a trace needs two requests or more", path.display());
+    let mut trace = Trace::open(path, None, false)?;
+    let shown = path.display();
+    ensure!(trace.rows.len() > 1, "{shown}: a trace needs two requests or more");
+    if let Some(at) = trace.rows.iter().position(|row| row.time.is_none()) {
+        bail!(
+            "{shown}: request {} has no time_ms, so that it is unknown when it comes: leave such lines out, or give a law \
+             (--rate without --trace)",
+            at + 1
+        );
+    }
+    trace.rows.sort_by_key(|row| row.time);
     Ok(trace.times_spread().into())
 }
 
@@ -461,27 +472,11 @@ fn keys(text: &str) -> Result<Keys, String> {
     if text == "drawn" {
         return Ok(Keys::Drawn);
     }
-    let number = text.parse().map_err(|_| format!("`{text}`: a number of keys, or `drawn`"))?;
+    let number = text.parse().map_err(|_| {
+        format!("`{text}`: a number of keys up to {}, in digits, or `drawn`", u32::MAX)
+    })?;
     Ok(Keys::Tracked(number))
 }
-
-/// Parses a time that may be long: `90d`, `3y`, and as [`seconds`].
-pub(super) fn span(text: &str) -> Result<f64, String> {
-    let long = |number: &str, each_s: f64| {
-        let value = number.trim().parse::<f64>().ok().map(|value| value * each_s);
-        value
-            .filter(|value| (0.0..=MAX_S).contains(value))
-            .ok_or_else(|| format!("`{text}` is not a time: 10s, 4h, 90d or 3y expected"))
-    };
-    match (text.strip_suffix('d'), text.strip_suffix('y')) {
-        (Some(days), _) => long(days, 86_400.0),
-        (_, Some(years)) => long(years, 365.0 * 86_400.0),
-        _ => seconds(text),
-    }
-}
-
-/// The longest time: 50 years, within what virtual time holds.
-const MAX_S: f64 = 50.0 * 365.0 * 86_400.0;
 
 /// Parses a share that may be all: `70%`, `0.7`.
 fn ratio(text: &str) -> Result<f64, String> {
@@ -509,13 +504,41 @@ fn late(text: &str) -> Result<(f64, f64), String> {
     let (of, time) = text
         .split_once(':')
         .ok_or_else(|| format!("`{text}`: SHARE:TIME expected, e.g. 1%:50ms"))?;
-    Ok((share(of)?, seconds(time)?))
+    Ok((share(of)?, delay(time)?))
 }
 
 /// Parses `NAME:SPEED`.
 fn slow(text: &str) -> Result<(String, f64), String> {
-    let wrong = || format!("`{text}`: NAME:SPEED expected, e.g. a:0.5");
+    let wrong = || format!("`{text}`: NAME:SPEED expected, 0.000001 to 1000, e.g. a:0.5");
     let (name, speed) = text.rsplit_once(':').ok_or_else(wrong)?;
     let speed: f64 = speed.trim().parse().map_err(|_| wrong())?;
-    if speed.is_finite() && speed > 0.0 { Ok((name.to_owned(), speed)) } else { Err(wrong()) }
+    if (1e-6..=1e3).contains(&speed) { Ok((name.to_owned(), speed)) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_trace_come_in_the_order_of_their_times() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.csv");
+        let times = |lines: &str| {
+            std::fs::write(&path, format!("time_ms,key,size,op\n{lines}")).unwrap();
+            let times = trace_times(&path).map_err(|error| error.to_string())?;
+            Ok(times.iter().map(|time| time / 1_000_000).collect::<Vec<_>>())
+        };
+        assert_eq!(times("3000,a,1,get\n1000,b,1,get\n2000,a,,\n"), Ok(vec![1000, 2000, 3000]));
+        assert!(rate_of(&[1, 2]) > 0.0);
+        for unknown in ["1000,a,1,get\n,b,1,get\n", ",a,,\n,b,,\n"] {
+            let error: Result<Vec<_>, String> = times(unknown);
+            assert!(error.unwrap_err().contains("has no time_ms"), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn what_would_overflow_is_refused() {
+        assert!(slow("a:0.5").is_ok() && slow("a:1e-300").is_err() && slow("a:1e300").is_err());
+        assert!(keys("1000000000000").unwrap_err().contains("4294967295"));
+    }
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use engine::sim::{Clock, Fault, FaultKind, Network, Process};
 use ground::window::Nanos;
 
-use super::time::nanos;
+use super::time::{nanos, span};
 
 /// A fault with its target, start and duration: `kill:a@10s+5s`.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,10 +42,10 @@ impl FromStr for AskedFault {
                  cut, slow=FACTOR and shift=KEYS, and without +FOR it lasts"
             )
         };
-        let seconds = |text: &str| -> Result<f64, String> {
-            let value: f64 =
-                text.strip_suffix('s').and_then(|t| t.parse().ok()).ok_or_else(wrong)?;
-            if (0.0..=1e9).contains(&value) { Ok(value) } else { Err(wrong()) }
+        // With its unit, as what is shown has one.
+        let seconds = |text: &str| match text.ends_with(|unit: char| unit.is_ascii_alphabetic()) {
+            true => span(text).map_err(|_| wrong()),
+            false => Err(wrong()),
         };
         let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
         let (who, when) = rest.rsplit_once('@').ok_or_else(wrong)?;
@@ -211,9 +211,12 @@ mod tests {
             "pause:gateway@1.5s+2s",
             "slow=4:origin@1s+2s",
             "shift=50:keys@3s",
+            "kill:a@7776000s+14400s",
         ] {
             assert_eq!(text.parse::<AskedFault>().unwrap().to_string(), text);
         }
+        let long: AskedFault = "kill:a@90d+4h".parse().unwrap();
+        assert_eq!(long.to_string(), "kill:a@7776000s+14400s");
         for bad in [
             "",
             "kill",

@@ -41,3 +41,4 @@ pub use plan::Plan;
 pub use run::{Outcome, run};
 pub use several::{Interval, RunCount, RunSet, StepIntervals, run_several};
 pub use study::{DonePart, join_runs, simulate_part};
+pub use time::{delay, span};

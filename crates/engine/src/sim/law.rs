@@ -102,6 +102,12 @@ impl Law {
     }
 }
 
+/// A service time of a device that takes a multiple of its time. At most 146 years, which no run reaches, so that the end of
+/// a service is a time.
+pub(super) fn slowed(service: Nanos, factor: f64) -> Nanos {
+    ((service as f64 * factor) as Nanos).min(Nanos::MAX / 4)
+}
+
 /// The popularity of keys.
 #[derive(Clone, Debug)]
 pub enum Popularity {

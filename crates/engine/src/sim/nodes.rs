@@ -8,6 +8,7 @@ use super::happening::{
     Call, Caller, ClientReply, Condition, Happening, Life, Put, Reader, ReplyKind, Written, etag,
     key_number, parse_etag,
 };
+use super::law::slowed;
 use super::network::ask_failed;
 use super::origin::{found_answer, write_answer};
 use super::pieces::InPieces;
@@ -249,7 +250,7 @@ impl Simulation {
                 let fails = self.device_fails();
                 let process = &self.nodes[at];
                 let service = process.laws[device].draw(&mut self.random.service);
-                let service = (service as f64 * process.slow) as Nanos;
+                let service = slowed(service, process.slow);
                 let result = if fails { Err(unread()) } else { found };
                 self.own(at, service, Event::Read { job, result, left: 0 });
             }

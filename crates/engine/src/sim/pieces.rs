@@ -2,8 +2,7 @@
 
 use rand::RngExt;
 
-use ground::window::Nanos;
-
+use super::law::slowed;
 use super::preload::unread;
 use super::{Breakage, Simulation};
 use crate::Size;
@@ -51,7 +50,7 @@ impl Simulation {
         };
         let process = &mut self.nodes[at];
         let service = process.laws[device].draw(&mut self.random.service);
-        let service = (service as f64 * process.slow) as Nanos;
+        let service = slowed(service, process.slow);
         let (Extent::First { bytes, .. } | Extent::Next { bytes }) = extent else { return };
         let event = match begun {
             Err(why) => Event::Read { job, result: Err(why), left: 0 },

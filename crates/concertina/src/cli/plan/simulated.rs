@@ -18,12 +18,11 @@ use report::table::{percent, tenths};
 use super::sources::Sources;
 use super::text::PlanReport;
 use crate::cli::load::{seconds, watch_interrupts};
-use crate::cli::simulate::span;
 use crate::cli::study_parts::PartProgress;
 use crate::simulate::{
     Assumption, CandidateQuestion, Chance, DonePart, Effect, Interval, Lives, SimulatedCandidate,
     SimulatedPlan, StudyPart, StudyPlace, join_candidates, simulate_candidate_part,
-    simulate_candidates, study_id,
+    simulate_candidates, span, study_id,
 };
 
 /// Candidates that are simulated unless another number is given.

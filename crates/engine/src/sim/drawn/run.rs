@@ -8,6 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::super::arrivals::Source;
+use super::super::law::slowed;
 use super::super::slab::Slab;
 use super::cluster::{DeviceClass, Gateway, JobNumber, Node};
 use super::settings::Settings;
@@ -389,7 +390,7 @@ impl DrawnCluster {
             let service = match stage {
                 Stage::Device(at) => {
                     let service = self.settings.devices[at].law.draw(&mut self.random);
-                    (service as f64 * self.nodes[node].slow) as Nanos
+                    slowed(service, self.nodes[node].slow)
                 }
                 _ => {
                     let law = &self.settings.origin_half;
