@@ -1,6 +1,8 @@
 //! Faults that are drawn: times to failure and repair of nodes, racks and devices.
 
+use anyhow::ensure;
 use engine::sim::drawn::{NodeFault, NodeFaultKind};
+use ground::number::digits;
 use ground::window::Nanos;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -65,13 +67,58 @@ impl Lives {
         }
     }
 
+    /// How often it fails in a time, about.
+    fn failures(self, span_s: f64) -> f64 {
+        span_s / (self.mttf_s + self.mttr_s)
+    }
+
     /// The part of the time in which it works.
     pub fn availability(self) -> f64 {
         self.mttf_s / (self.mttf_s + self.mttr_s)
     }
 }
 
+/// The most drawn failures of a step: each is kept from its start.
+const FAILURES_MAX: f64 = 1e6;
+
 impl Chance {
+    /// Refuses what contradicts itself, and more failures than are kept; `devices` are those of each node.
+    pub(super) fn check(&self, span: Span, names: &[&str], devices: usize) -> anyhow::Result<()> {
+        for lives in [self.node, self.rack, self.device].into_iter().flatten() {
+            ensure!(
+                lives.mttf_s > 0.0 && lives.mttr_s > 0.0,
+                "times to failure and repair must be more than 0"
+            );
+        }
+        ensure!(
+            self.racks <= names.len(),
+            "--racks {}: there are only {} members",
+            self.racks,
+            names.len()
+        );
+        let failures = self.failures(span, names, devices);
+        ensure!(
+            failures <= FAILURES_MAX,
+            "about {} failures would be drawn for a step; at most {} are: times to failure that are {} times as long fit, \
+             or a shorter --duration",
+            digits(failures, 2),
+            digits(FAILURES_MAX, 2),
+            digits(failures / FAILURES_MAX, 2)
+        );
+        Ok(())
+    }
+
+    /// Failures that are drawn for a step, about.
+    pub(super) fn failures(&self, span: Span, names: &[&str], devices: usize) -> f64 {
+        let span_s = span.warmup_s + span.duration_s;
+        let nodes = names.len() as f64;
+        let of = |lives: Option<Lives>, count: f64| {
+            count * lives.map_or(0.0, |lives| lives.failures(span_s))
+        };
+        // An outage of a rack is one of each of its nodes.
+        of(self.node, nodes) + of(self.rack, nodes) + of(self.device, nodes * devices as f64)
+    }
+
     /// The rack of each member.
     fn racks(&self, names: &[&str]) -> Vec<usize> {
         if self.racks > 0 {
@@ -148,6 +195,27 @@ mod tests {
         assert!((share - (1.0 - lives.availability())).abs() < 0.01, "{share}");
         assert!((9_500..10_500).contains(&outages.len()), "{}", outages.len());
         assert!(outages.is_sorted());
+    }
+
+    #[test]
+    fn failures_that_contradict_themselves_or_are_too_many_are_refused() {
+        let span = Span { warmup_s: 0.0, duration_s: 1000.0 };
+        let lives = |mttf_s, mttr_s| Some(Lives { mttf_s, mttr_s });
+        let check =
+            |chance: Chance| chance.check(span, &["a", "b"], 3).map_err(|error| error.to_string());
+        let node = |mttf_s, mttr_s| Chance { node: lives(mttf_s, mttr_s), ..Chance::default() };
+        check(node(0.5, 0.5)).unwrap();
+        check(Chance { racks: 2, rack: lives(1.0, 1.0), ..Chance::default() }).unwrap();
+        for zero in [node(0.0, 1.0), node(1.0, 0.0)] {
+            assert!(check(zero).unwrap_err().contains("more than 0"));
+        }
+        // Two nodes fail every millisecond for a thousand seconds.
+        let many = check(node(5e-4, 5e-4)).unwrap_err();
+        assert!(many.contains("2 M failures") && many.contains("2 times as long"), "{many}");
+        let many = Chance { device: lives(1e-9, 1e-9), ..Chance::default() };
+        assert!(check(many).is_err());
+        let racks = Chance { racks: usize::MAX, rack: lives(1.0, 1.0), ..Chance::default() };
+        assert!(check(racks).unwrap_err().contains("only 2 members"));
     }
 
     #[test]

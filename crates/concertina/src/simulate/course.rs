@@ -99,6 +99,26 @@ impl LoadCourse {
     }
 }
 
+impl LoadCourse {
+    /// The requests of a step over those that come at its rate, about.
+    pub(super) fn mean(&self, span: Span) -> f64 {
+        if self.times.is_some() {
+            return 1.0;
+        }
+        let span_s = span.warmup_s + span.duration_s;
+        // The mean of exp(g t) over 0 to 1; the swing of days evens out.
+        let grown = match self.yearly.unwrap_or(1.0).ln() * span_s / (365.0 * 86_400.0) {
+            g if g.abs() < 1e-9 => 1.0,
+            g => g.exp_m1() / g,
+        };
+        let of_burst = |burst: &LoadBurst| {
+            let lasts_s = burst.for_s.min((span.duration_s - burst.at_s).max(0.0));
+            (burst.factor - 1.0) * lasts_s / span_s
+        };
+        grown * (1.0 + self.bursts.iter().map(of_burst).sum::<f64>()).max(0.0)
+    }
+}
+
 /// A trace's times scaled to a mean rate, one pass after the other up to the end of a step.
 fn repeated(times: &[Nanos], span: Span, rate: f64) -> Arc<[Nanos]> {
     let end = span.end();
@@ -126,6 +146,24 @@ fn repeated(times: &[Nanos], span: Span, rate: f64) -> Arc<[Nanos]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mean_of_a_course_has_its_growth_and_bursts() {
+        let year_s = 365.0 * 86_400.0;
+        let span = Span { warmup_s: 0.0, duration_s: 2.0 * year_s };
+        assert_eq!(LoadCourse { daily: 0.5, ..LoadCourse::default() }.mean(span), 1.0);
+        // Of 2^t over two years.
+        let grown = LoadCourse { yearly: Some(2.0), ..LoadCourse::default() };
+        assert!((grown.mean(span) - 3.0 / (2.0 * 2f64.ln())).abs() < 1e-9);
+        let burst = |factor, at_s, for_s| LoadCourse {
+            bursts: vec![LoadBurst { factor, at_s, for_s }],
+            ..LoadCourse::default()
+        };
+        assert!((burst(1e6, 0.0, year_s).mean(span) - 500_000.5).abs() < 1e-3);
+        // One that lasts longer than the step, and one that lowers the load.
+        assert!((burst(11.0, year_s, 9.0 * year_s).mean(span) - 6.0).abs() < 1e-9);
+        assert!((burst(0.5, 0.0, year_s).mean(span) - 0.75).abs() < 1e-9);
+    }
 
     #[test]
     fn a_trace_is_repeated_at_the_rate_that_is_wanted() {

@@ -7,7 +7,7 @@ use engine::route::Ring;
 use engine::sim::{Clients, Fault, FaultKind, Law, Network, Origin, Process, Settings};
 use ground::window::{self, Nanos};
 use load::Popularity;
-use node::settings::{cluster_of, settings_of};
+use node::settings::{place_of, settings_of};
 use origin::{Attributes, Metadata, VersionHasher};
 
 use super::chance::Outage;
@@ -57,7 +57,9 @@ pub(super) fn settings(
     for member in ring.members() {
         let mut own = config.clone();
         own.cluster.name = Some(member.name.clone());
-        let cluster = if several { cluster_of(&own) } else { None };
+        // One ring for all: each has some kilobytes for each member, and there would be as many as members.
+        let me = own.me().filter(|_| several);
+        let cluster = me.map(|me| place_of(&own, ring.clone(), me, 0));
         nodes.push(settings_of(&own, cluster, windows.clone()));
     }
     let gateways = if several { plan.gateways } else { 0 };

@@ -1,5 +1,7 @@
 //! What is refused before it runs: a load that no queue survives, and a run that is too large for this machine.
 
+use std::path::Path;
+
 use anyhow::{bail, ensure};
 use configuration::Config;
 use engine::sim::Law;
@@ -16,13 +18,28 @@ const BUSY: f64 = 0.95;
 /// The longest run, seconds.
 const LONGEST_S: f64 = 86_400.0;
 
-/// Refuses an unstable step and a run that needs more memory or time than there is; `threads` runs go on side by side.
-pub(super) fn check(
-    plan: &Plan,
-    config: &Config,
-    laws: &[Law],
-    threads: usize,
-) -> anyhow::Result<()> {
+/// The runs of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Runs {
+    /// How many there are, at least.
+    pub count: usize,
+    /// How many go on side by side.
+    pub at_once: usize,
+}
+
+impl Runs {
+    /// A single run.
+    pub const ONE: Runs = Runs { count: 1, at_once: 1 };
+
+    /// How many follow each other.
+    fn in_turn(self) -> f64 {
+        self.count.div_ceil(self.at_once.max(1)).max(1) as f64
+    }
+}
+
+/// Refuses an unstable step, and runs that need more memory, time or room on disk than there is.
+pub(super) fn check(plan: &Plan, config: &Config, laws: &[Law], runs: Runs) -> anyhow::Result<()> {
+    let threads = runs.at_once;
     if plan.drawn.is_some() {
         check_plan(plan, config, laws)?;
     }
@@ -33,6 +50,7 @@ pub(super) fn check(
         let keys = f64::from(plan.keys) - (bytes - free) / threads as f64 / KEY_BYTES;
         let fits = match plan.drawn {
             None if keys > 1.0 => format!("about {} keys fit", digits(keys, 2)),
+            None if threads > 1 => "fewer --threads fit".to_owned(),
             None => "fewer nodes fit, and drawn hits (--keys drawn)".to_owned(),
             Some(_) => "fewer nodes or fewer --threads fit".to_owned(),
         };
@@ -43,18 +61,43 @@ pub(super) fn check(
             gib(free),
         );
     }
-    if needs.seconds > LONGEST_S {
+    let seconds = needs.seconds * runs.in_turn();
+    if seconds > LONGEST_S {
         let sooner = match plan.drawn {
             None => "; drawn hits (--keys drawn) are several times as fast",
             Some(_) => "",
         };
         bail!(
-            "the simulation would take about {} on one processor: a --duration of {} fits in a day{sooner}",
-            time(needs.seconds),
-            time(plan.duration_s * LONGEST_S / needs.seconds),
+            "the simulation would take about {}: {} fits in a day{sooner}",
+            time(seconds),
+            what_fits(plan, runs, LONGEST_S / seconds)
+        );
+    }
+    let bytes = needs.disk_bytes * runs.count as f64;
+    if let Some(free) = free_disk_bytes(&plan.out).filter(|free| bytes >= *free) {
+        let gib = |bytes: f64| digits(bytes / f64::from(1 << 30), 2);
+        bail!(
+            "the run folder would take about {} GiB, and {} are free where {} is: {} fits, or longer windows \
+             (--set observe.window_s=60)",
+            gib(bytes),
+            gib(free),
+            plan.out.display(),
+            what_fits(plan, runs, free / bytes)
         );
     }
     if plan.unstable { Ok(()) } else { check_stable(plan, config, laws) }
+}
+
+/// What is `part` of all runs.
+fn what_fits(plan: &Plan, runs: Runs, part: f64) -> String {
+    let span_s = (plan.warmup_s + plan.duration_s) * part;
+    match runs.in_turn() {
+        several if several * part >= 1.0 => {
+            format!("about {} of the runs", digits(several * part, 2))
+        }
+        _ if span_s > plan.warmup_s => format!("a --duration of {}", time(span_s - plan.warmup_s)),
+        _ => format!("a --warmup and --duration of {} together", time(span_s)),
+    }
 }
 
 /// Refuses a step whose queues only grow.
@@ -80,10 +123,19 @@ const NODE_BYTES: f64 = 200e3;
 /// Of what two nodes know of each other.
 const PAIR_BYTES: f64 = 70.0;
 
+/// Of a window of a queue in the run folder: 400 where nothing happened, 1,000 and more where much did.
+const WINDOW_BYTES: f64 = 400.0;
+/// Of a drawn failure: its begin and its end.
+const FAILURE_BYTES: f64 = 150.0;
+/// Time to kill and restart a node with keys, seconds: a tenth of a millisecond without objects.
+const RESTART_S: f64 = 1e-4;
+
 /// What a run takes, roughly: measured with `cargo bench -p engine --bench simulator` on two busy processors (2026-11-29, docs/simulate.md).
 struct Needs {
     bytes: f64,
     seconds: f64,
+    /// Of the run folder.
+    disk_bytes: f64,
 }
 
 impl Needs {
@@ -91,14 +143,22 @@ impl Needs {
         let nodes = config.members.len().max(1) as f64;
         let span_s = plan.warmup_s + plan.duration_s;
         let requests: f64 = plan.rates.iter().map(|rate| rate * span_s).sum();
+        let requests = requests * plan.course.mean(plan.span());
+        let failures = plan.chance.as_ref().map_or(0.0, |chance| {
+            let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
+            let devices: u32 = config.devices.iter().map(|group| group.count).sum();
+            plan.rates.len() as f64 * chance.failures(plan.span(), &names, devices as usize)
+        });
         let devices: u32 = config.devices.iter().map(|group| group.count).sum();
         let windows = plan.rates.len() as f64 * span_s / window_s(plan, config)
             * nodes
             * (3.0 + f64::from(devices));
         let trace = plan.course.times.as_ref().map_or(0.0, |_| 8.0 * requests);
-        let own = nodes * NODE_BYTES + trace + 20e6;
+        let own = nodes * NODE_BYTES + trace + failures * FAILURE_BYTES + 20e6;
+        let disk_bytes = windows * WINDOW_BYTES;
         if plan.drawn.is_some() {
-            return Needs { bytes: own, seconds: requests * 0.5e-6 + windows * 20e-6 };
+            let seconds = requests * 0.5e-6 + windows * 20e-6 + failures * 1e-6;
+            return Needs { bytes: own, seconds, disk_bytes };
         }
         let faulty = !plan.faults.is_empty() || plan.chance.is_some() || !plan.lost.is_empty();
         // With faults each node asks each other for its lease several times in its term.
@@ -107,7 +167,8 @@ impl Needs {
         let each_s = if nodes > 1.0 { 5e-6 } else { 2e-6 };
         Needs {
             bytes: own + f64::from(plan.keys) * KEY_BYTES + nodes * nodes * PAIR_BYTES,
-            seconds: requests * each_s + windows * 10e-6 + leases * 60e-9,
+            seconds: requests * each_s + windows * 10e-6 + leases * 60e-9 + failures * RESTART_S,
+            disk_bytes,
         }
     }
 }
@@ -115,6 +176,14 @@ impl Needs {
 /// Memory that is available within the limits of this process's control groups, bytes; `None` where the system does not say it.
 fn free_bytes() -> Option<f64> {
     Some(dataset::Machine::current().ok()?.memory_bytes as f64)
+}
+
+/// Room where a folder is or will be, bytes; `None` where the system does not say it.
+fn free_disk_bytes(folder: &Path) -> Option<f64> {
+    let folder = std::path::absolute(folder).ok()?;
+    let there = folder.ancestors().find(|path| path.exists())?;
+    let room = rustix::fs::statvfs(there).ok()?;
+    Some(room.f_bavail as f64 * room.f_frsize as f64)
 }
 
 /// At least so much of the time the busiest class of devices is busy, on the mean of all nodes, and which that is. With keys this
@@ -187,5 +256,19 @@ mod tests {
             let sum = over_ranks(70, 100_000, of);
             assert!((sum / exact - 1.0).abs() < 0.01, "{exponent}: {sum}, {exact}");
         }
+    }
+
+    #[test]
+    fn runs_follow_each_other_where_they_do_not_go_side_by_side() {
+        for (count, at_once, expected) in [(1, 1, 1.0), (8, 2, 4.0), (9, 2, 5.0), (2, 8, 1.0)] {
+            assert_eq!(Runs { count, at_once }.in_turn(), expected);
+        }
+    }
+
+    #[test]
+    fn room_on_disk_is_that_of_the_folder_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let room = free_disk_bytes(&dir.path().join("not/yet/there"));
+        assert!(room.is_some_and(|bytes| bytes > 0.0));
     }
 }

@@ -92,6 +92,11 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
     ensure!(plan.duration_s > 0.0, "--duration must be more than 0");
     ensure!(plan.keys > 0, "--keys must be at least 1");
     plan.course.check()?;
+    if let Some(chance) = &plan.chance {
+        let names: Vec<&str> = config.members.iter().map(|member| member.name.as_str()).collect();
+        let devices: u32 = config.devices.iter().map(|group| group.count).sum();
+        chance.check(plan.span(), &names, devices as usize)?;
+    }
     check_times(plan)?;
     let (min, max) = plan.bytes;
     ensure!(min <= max, "--size must not run from {min} down to {max}");

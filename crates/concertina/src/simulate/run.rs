@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::drawn::{settings as drawn_settings, window_s};
 use super::keyed::{laws, settings as keyed_settings};
-use super::limits::check;
+use super::limits::{Runs, check};
 use super::picture::StepCourse;
 use super::plan::{Plan, members, parameters_table};
 use super::time::nanos;
@@ -57,7 +57,7 @@ pub fn run(
 ) -> anyhow::Result<Outcome> {
     let config = members(plan)?;
     let laws = laws(&config)?;
-    check(plan, &config, &laws, 1)?;
+    check(plan, &config, &laws, Runs::ONE)?;
     let unix = clock::unix_offset_ns() + i128::from(clock::now());
     let description = Run {
         format: record::FORMAT,
@@ -76,6 +76,7 @@ pub fn run(
         violations: plan.check.then(Vec::new),
         courses: Vec::new(),
     };
+    let fill_part = fill_part(plan);
     let begun = Instant::now();
     let mut offset = unix;
     for (index, &rate) in plan.rates.iter().enumerate() {
@@ -90,7 +91,12 @@ pub fn run(
             StepRun { plan, names, window_s, total: None, course, rate, index, offset, reached: 0 };
         let steps = plan.rates.len() as f64;
         let all = |done: f64| (index as f64 + done) / steps;
-        run.go(&mut world, &mut writer, stop, &mut |done| progress(&stage, all(done)))?;
+        let filling = format!("step {} of {}: objects are placed", index + 1, plan.rates.len());
+        if !world.preload(stop, &mut |done| progress(&filling, all(done * fill_part))) {
+            break;
+        }
+        let rest = |done: f64| all(fill_part + (1.0 - fill_part) * done);
+        run.go(&mut world, &mut writer, stop, &mut |done| progress(&stage, rest(done)))?;
         outcome.simulated_requests += world.requests();
         if let (Some(violations), World::Keyed(simulation)) = (&mut outcome.violations, &mut world)
         {
@@ -112,6 +118,14 @@ pub fn run(
     outcome.seconds = begun.elapsed().as_secs_f64();
     outcome.summary.interrupted = stop.load(Ordering::Relaxed);
     Ok(outcome)
+}
+
+/// The part of a step's time that it takes to place its objects, about: each costs as much as six requests.
+fn fill_part(plan: &Plan) -> f64 {
+    let objects = if plan.drawn.is_some() { 0.0 } else { 6.0 * f64::from(plan.keys) };
+    let steps = plan.rates.len().max(1) as f64;
+    let requests = plan.rates.iter().sum::<f64>() / steps * (plan.warmup_s + plan.duration_s);
+    objects / (objects + requests).max(1.0)
 }
 
 /// The largest number of violations that are listed.
@@ -149,9 +163,17 @@ impl World {
             return Ok((World::Drawn(Box::new(DrawnCluster::new(settings))), names));
         }
         let settings = keyed_settings(plan, config, laws, rate, windows)?;
-        let mut simulation = Simulation::new(settings);
-        simulation.preload(false);
-        Ok((World::Keyed(Box::new(simulation)), names))
+        Ok((World::Keyed(Box::new(Simulation::new(settings))), names))
+    }
+
+    /// Puts objects in their places before time 0; `false` if it was interrupted before all were. `progress` receives the part that is
+    /// done.
+    fn preload(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut(f64)) -> bool {
+        let World::Keyed(simulation) = self else { return true };
+        simulation.preload_while(false, &mut |done| {
+            progress(done);
+            !stop.load(Ordering::Relaxed)
+        })
     }
 
     /// Runs until a virtual time; `false` if it was interrupted before.

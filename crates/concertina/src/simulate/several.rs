@@ -14,7 +14,7 @@ use model::statistics::batch_means;
 use serde::Serialize;
 
 use super::keyed::laws;
-use super::limits::check;
+use super::limits::{Runs, check};
 use super::plan::{Plan, members};
 use super::result::{RunResult, StepResult};
 use super::run::run;
@@ -149,7 +149,11 @@ pub fn run_several(
 ) -> anyhow::Result<RunSet> {
     let config = members(plan)?;
     let threads = threads.clamp(1, count.most().max(1));
-    check(plan, &config, &laws(&config)?, threads)?;
+    let at_least = match count {
+        RunCount::Fixed(runs) => runs,
+        RunCount::Within { .. } => RUNS_MIN,
+    };
+    check(plan, &config, &laws(&config)?, Runs { count: at_least, at_once: threads })?;
     let mut there = std::fs::read_dir(&plan.out).into_iter().flatten();
     ensure!(there.next().is_none(), "{} is not empty: give another --out", plan.out.display());
     let begun = Instant::now();
@@ -272,8 +276,13 @@ impl Worker<'_> {
             RunCount::Fixed(count) => {
                 (format!("{} of {count} runs", shared.done.len()), done / count as f64)
             }
-            RunCount::Within { most, .. } => {
-                (format!("{} runs", shared.done.len()), done / most as f64)
+            RunCount::Within { part, most } => {
+                let all: Vec<&RunResult> =
+                    shared.done.values().filter(|run| !run.interrupted).collect();
+                let expected = runs_expected(&steps_of(self.plan, &all), all.len(), part);
+                let expected = expected.min(most as f64).max(done.ceil());
+                let stage = format!("{} of about {expected:.0} runs", shared.done.len());
+                (stage, done / expected.max(1.0))
             }
         };
         let left_s =
@@ -281,6 +290,17 @@ impl Worker<'_> {
         drop(shared);
         (self.progress)(&stage, share, left_s);
     }
+}
+
+/// The runs that it takes until the intervals of all steps are at most this part of their means, by those of `runs` runs: they become
+/// narrower as the root of the runs.
+fn runs_expected(steps: &[StepIntervals], runs: usize, part: f64) -> f64 {
+    let of = |step: &StepIntervals| {
+        let wide = step.mean_ms.half / (part * step.mean_ms.value.abs());
+        runs as f64 * wide.powi(2)
+    };
+    let least = RUNS_MIN as f64;
+    steps.iter().map(of).filter(|count| count.is_finite()).fold(least, f64::max)
 }
 
 /// The steps that all runs have.
@@ -325,10 +345,13 @@ pub(super) fn run_set(
     let violations = all.iter().filter_map(|run| run.violations.clone());
     RunSet {
         dir: plan.out.clone(),
-        seeds: (0..all.len()).map(|at| seed_of(plan, at)).collect(),
+        seeds: (0..all.len())
+            .filter(|at| !all[*at].interrupted)
+            .map(|at| seed_of(plan, at))
+            .collect(),
         steps,
         is_narrow,
-        simulated_requests: all.iter().map(|run| run.simulated_requests).sum(),
+        simulated_requests: runs.iter().map(|run| run.simulated_requests).sum(),
         seconds,
         violations: plan.check.then(|| violations.flatten().collect()),
         interrupted,
@@ -350,5 +373,67 @@ mod tests {
             Interval::from_values(&[1.0]).half.is_nan()
                 && !Interval::from_values(&[1.0]).is_within(1.0)
         );
+    }
+
+    fn plan() -> Plan {
+        use crate::simulate::{LoadCourse, Messages};
+        Plan {
+            config: configuration::Config::default(),
+            rates: vec![10.0],
+            duration_s: 10.0,
+            warmup_s: 0.0,
+            keys: 1,
+            drawn: None,
+            course: LoadCourse::default(),
+            chance: None,
+            unstable: false,
+            popularity: load::Popularity::Uniform,
+            bytes: (1, 1),
+            read_share: 1.0,
+            network_s: 0.0,
+            origin_s: 0.0,
+            seed: 7,
+            nodes: None,
+            lost: Vec::new(),
+            slow: Vec::new(),
+            gateways: 1,
+            messages: Messages::default(),
+            faults: Vec::new(),
+            drift_ppm: 0,
+            check: false,
+            out: PathBuf::new(),
+        }
+    }
+
+    fn result(mean_ms: f64, interrupted: bool) -> RunResult {
+        let step = StepResult {
+            mean_ms,
+            p50_ms: mean_ms,
+            p99_ms: mean_ms,
+            within: Vec::new(),
+            completions: 100,
+            errors: 0,
+        };
+        let (simulated_requests, seconds, violations) = (100, 1.0, None);
+        RunResult { steps: vec![step], simulated_requests, seconds, violations, interrupted }
+    }
+
+    #[test]
+    fn interrupted_runs_do_not_count() {
+        let all = [result(1.0, false), result(9.0, true), result(3.0, false), result(9.0, true)];
+        let set = run_set(&plan(), RunCount::Fixed(4), &all, 1.0, true);
+        assert_eq!((set.seeds, set.simulated_requests), (vec![7, 9], 200));
+        assert_eq!(set.steps[0].mean_ms.value, 2.0);
+    }
+
+    #[test]
+    fn the_runs_that_it_takes_are_estimated() {
+        let all: Vec<RunResult> = [98.0, 100.0, 102.0].map(|mean| result(mean, false)).into();
+        let steps = steps_of(&plan(), &all.iter().collect::<Vec<_>>());
+        // The interval of three is 4.97 to either side: of 1 it takes 24.7 times as many.
+        let expected = runs_expected(&steps, 3, 0.01);
+        assert!((expected - 3.0 * 4.968_f64.powi(2)).abs() < 0.1, "{expected}");
+        assert_eq!(runs_expected(&steps, 3, 0.5), 3.0);
+        assert_eq!(runs_expected(&[], 0, 0.01), 3.0);
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use super::keyed::laws;
-use super::limits::check;
+use super::limits::{Runs, check};
 use super::parts::{StudyPart, is_done, on_threads, read_parts, study_id, write_part};
 use super::plan::{Plan, members};
 use super::result::RunResult;
@@ -87,9 +87,10 @@ pub fn simulate_part(
         return done(true);
     }
     let laws = laws(&config)?;
+    let shared = Runs { count: units.len().max(1), at_once: threads };
     for &rate in &plan.rates {
         // All loads, so that no part is simulated of a study that another part refuses.
-        check(&Plan { rates: vec![rate], ..plan.clone() }, &config, &laws, threads)?;
+        check(&Plan { rates: vec![rate], ..plan.clone() }, &config, &laws, shared)?;
     }
     let folder = attempt_folder(&plan.out, part)?;
     let work = |at: &usize| {

@@ -36,6 +36,9 @@ struct Record {
     damaged: bool,
 }
 
+/// A preload asks whether it goes on after so many keys: a few milliseconds.
+const LOOK_KEYS: u32 = 1 << 10;
+
 /// A read that failed.
 pub(super) fn unread() -> Unread {
     Unread::Failed(Failure::unavailable("simulated"))
@@ -160,8 +163,19 @@ impl Simulation {
     /// first node or, with `replicas`, on all of its nodes. Only at time 0 and with static
     /// membership.
     pub fn preload(&mut self, replicas: bool) {
+        self.preload_while(replicas, &mut |_| true);
+    }
+
+    /// The same, for as long as `goes_on`, which is told the part of the keys that are in their places, 0 to 1. Returns whether all
+    /// are.
+    pub fn preload_while(&mut self, replicas: bool, goes_on: &mut dyn FnMut(f64) -> bool) -> bool {
         self.lend();
-        for key in (0..self.settings.clients.keys).rev() {
+        let keys = self.settings.clients.keys;
+        for key in (0..keys).rev() {
+            let done = keys - 1 - key;
+            if done.is_multiple_of(LOOK_KEYS) && !goes_on(f64::from(done) / f64::from(keys)) {
+                return false;
+            }
             let name = key_name(key);
             let Some(payload) = self.origin.payload(key) else { continue };
             let nodes = self.settings.ring.replicas(&name);
@@ -185,6 +199,7 @@ impl Simulation {
                 }
             }
         }
+        true
     }
 
     /// Gives each node a lease from each other node.
