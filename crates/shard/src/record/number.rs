@@ -72,7 +72,9 @@ fn integer(text: &str) -> Option<i128> {
         return Some(0);
     }
     let zeros = digits.len() - significant.len();
-    let shift = exponent.parse::<i64>().ok()? - fraction.len() as i64 + zeros as i64;
+    // An exponent of more digits makes no integer; in 64 bits the sum cannot overflow.
+    let exponent = i64::from(exponent.parse::<i32>().ok()?);
+    let shift = exponent - fraction.len() as i64 + zeros as i64;
     let shift = usize::try_from(shift).ok()?;
     let significant = significant.trim_start_matches('0');
     if shift > DIGITS_MAX || significant.len() + shift > DIGITS_MAX {
@@ -163,6 +165,8 @@ mod tests {
         assert!(number("99999999999999991611392") < number("1e23"));
         assert!(number("1e37") < number("10000000000000000000000000000000000001"));
         assert!(number("1e-400") == number("0") && number("1e38") > number("9.9e37"));
+        assert_eq!(number("1.5e-9223372036854775808"), number("0"));
+        assert_eq!(Number::parse(b"10e9223372036854775807"), None);
     }
 
     #[test]
