@@ -28,6 +28,8 @@ enum Law {
     /// Weibull with a shape of 0.6: an SCV of 3.1.
     Weibull,
     Uniform,
+    /// A fifth of a mean, and five means for a sixth of the requests.
+    Bimodal,
     /// Pareto with an exponent of 1.5, bounded at a thousand times the least: an SCV of 9.9.
     Pareto,
 }
@@ -39,6 +41,9 @@ impl Law {
             Law::Exponential => Box::new(exponential(MEAN)),
             Law::Lognormal => Box::new(heavy(MEAN)),
             Law::Deterministic => Box::new(|_| MEAN),
+            Law::Bimodal => {
+                Box::new(|random| MEAN * if random.random_range(0..6) > 0 { 0.2 } else { 5.0 })
+            }
             Law::Uniform => Box::new(|random| 2.0 * MEAN * random.random::<f64>()),
             Law::Pareto => {
                 let most = 1_000f64;
@@ -278,6 +283,17 @@ fn hits_are_claimed_with_their_evidence_unless_there_are_none() {
     assert!(said(&found), "{:?}", found.model.warnings);
     let without = work(&steps, None, &Options { no_hits: true, ..Options::default() }).unwrap();
     assert!(without.hypotheses[0].bypass == 0.0 && !said(&without));
+}
+
+/// Works of two kinds leave a valley as well, and a twentieth of the shorter ones as hits may fit better by chance.
+#[test]
+fn the_shorter_of_two_kinds_of_works_are_no_hits() {
+    let case = Case { law: Law::Bimodal, servers: 2, clock_s: 1e-3, hits: 0.0 };
+    for seed in 720..724 {
+        let found = work(&case.steps(seed), None, &Options::default()).unwrap();
+        assert!(found.hypotheses[0].bypass == 0.0, "{seed}: {:?}", found.hypotheses[0]);
+        assert_eq!(found.hypotheses[0].servers, Some(2), "{seed}");
+    }
 }
 
 /// A clock of seconds tells means.
