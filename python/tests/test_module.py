@@ -177,13 +177,13 @@ def test_times_that_are_none_are_named(requests: "dict[str, np.ndarray]") -> Non
         concertina.fit({"arrival": np.arange(600.0), "departure": np.arange(600.0)})
 
 
-@pytest.mark.parametrize("count", [20, 100, 499, 500])
+@pytest.mark.parametrize("count", [100, 499])
 def test_few_requests_give_a_fit_that_says_so(requests: "dict[str, np.ndarray]", count: int) -> None:
     fitted = concertina.fit({name: column[:count] for name, column in requests.items()})
     assert any("to tell how many servers there are" in warning for warning in fitted.model.warnings)
-    assert fitted.found["hypotheses"] is None
-    with pytest.raises(concertina.Error, match="19 answered reads are too few"):
-        concertina.fit({name: column[:19] for name, column in requests.items()})
+    assert fitted.found["hypotheses"]
+    with pytest.raises(concertina.Error, match="49 answered reads are too few"):
+        concertina.fit({name: column[:49] for name, column in requests.items()})
 
 
 def test_arrivals_of_every_kind_give_one_fit(requests: "dict[str, np.ndarray]") -> None:

@@ -2,10 +2,11 @@
 //!
 //! `cargo run --release -p model --example coverage -- FILE key=value …` fits simulated services whose truth is known, one line of
 //! tab-separated values for each fit, and appends it to FILE; fits that FILE has already are left out, so that a run that was ended goes
-//! on where it was. Without keys it prints the table of FILE. Keys, each a list: `laws` (exponential, lognormal1, lognormal4,
-//! deterministic, uniform, pareto, gamma, weibull, bimodal), `servers`, `hits` (shares), `clocks` (us, ms, 10ms, s: stamps in whole seconds with
-//! durations in ms), `seeds` (first..end); `program`: the path of `concertina`, whose commands then import and fit an access log of each service in
-//! the place of this library. Fitted at 30, 50 and 70 % of the capacity, judged at 80 and 90 % within 2, 5 and 10 mean works. The truth is a simulation of [`TRUE`] requests, which has an error of its own, two standard deviations of which are no miss; FILE.truth keeps it.
+//! on where it was. Without keys it prints the table of FILE. Keys, each a list: `laws` ([`Law`]), `servers`, `hits` (shares), `clocks` (us,
+//! ms, 10ms, s: stamps in whole seconds with durations in ms), `requests` (of all steps), `loads` (of a FILE of their own), `seeds` (first..end); `program`: the path of
+//! `concertina`, whose commands then import and fit an access log of each service in the place of this library. Fitted at 30, 50 and 70 % of
+//! the capacity or at the loads, judged at 80 and 90 % within 2, 5 and 10 mean works, and by the saturation. The truth is a simulation of [`TRUE`] requests,
+//! which has an error of its own, two standard deviations of which are no miss; FILE.truth keeps it.
 
 // The library reads no files; this keeps its results in one.
 #![allow(clippy::disallowed_methods)]
@@ -22,11 +23,8 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, Gamma, LogNormal};
 
 const MEAN_S: f64 = 0.010;
-const FITTED: [f64; 3] = [0.3, 0.5, 0.7];
 const JUDGED: [f64; 2] = [0.8, 0.9];
 const WITHIN_S: [f64; 3] = [0.02, 0.05, 0.1];
-/// Requests of a fit, hits among them.
-const REQUESTS: f64 = 24_000.0;
 /// Requests of a truth.
 const TRUE: usize = 10_000_000;
 const BATCHES: usize = 100;
@@ -43,12 +41,21 @@ enum Law {
     Uniform,
     /// With an exponent of 2.5.
     Pareto,
-    /// Of shape 0.5: an SCV of 2.
-    Gamma,
-    /// Of shape 0.7: an SCV of 2.1.
-    Weibull,
-    /// Nine tenths take half a mean, the others 5.5.
-    Bimodal,
+    /// With an exponent of 2.2, up to 200 times the least work: an SCV of 1.9.
+    ShortPareto,
+    /// Of this shape: an SCV of one over it.
+    Gamma(f64),
+    /// Of this shape, with the mean of the law of scale 1: SCVs of 2.1 (0.7) and 3.1 (0.6).
+    Weibull {
+        shape: f64,
+        mean: f64,
+    },
+    /// This part takes the first, the others the second, in means.
+    Bimodal {
+        part: f64,
+        first: f64,
+        second: f64,
+    },
 }
 
 impl Law {
@@ -59,10 +66,17 @@ impl Law {
             "lognormal4" => Law::Lognormal(4.0),
             "deterministic" => Law::Deterministic,
             "uniform" => Law::Uniform,
+            // A standard deviation of the logarithm of 1.5.
+            "lognormal8" => Law::Lognormal(2.25f64.exp() - 1.0),
             "pareto" => Law::Pareto,
-            "gamma" => Law::Gamma,
-            "weibull" => Law::Weibull,
-            "bimodal" => Law::Bimodal,
+            "pareto22" => Law::ShortPareto,
+            "gamma" => Law::Gamma(0.5),
+            "gamma3" => Law::Gamma(3.0),
+            "erlang4" => Law::Gamma(4.0),
+            "weibull" => Law::Weibull { shape: 0.7, mean: 1.265_823_506_057_283_6 },
+            "weibull6" => Law::Weibull { shape: 0.6, mean: 1.504_575_488_251_556 },
+            "bimodal" => Law::Bimodal { part: 0.9, first: 0.5, second: 5.5 },
+            "bimodal25" => Law::Bimodal { part: 5.0 / 6.0, first: 0.2, second: 5.0 },
             _ => return None,
         })
     }
@@ -79,14 +93,21 @@ impl Law {
             Law::Deterministic => 1.0,
             Law::Uniform => 2.0 * random.random::<f64>(),
             Law::Pareto => 0.6 * (1.0 - random.random::<f64>()).powf(-0.4),
-            Law::Gamma => Gamma::new(0.5, 2.0).map_or(1.0, |law| law.sample(random)),
-            // Γ(1 + 1/0.7).
-            Law::Weibull => random.sample::<f64, _>(Exp1).powf(1.0 / 0.7) / 1.265_823_506_057_283_6,
-            Law::Bimodal => {
-                if random.random::<f64>() < 0.9 {
-                    0.5
+            Law::ShortPareto => {
+                let (a, most) = (2.2f64, 200f64);
+                let beyond = most.powf(-a);
+                let mean = a / (a - 1.0) * (1.0 - most.powf(1.0 - a)) / (1.0 - beyond);
+                (1.0 - random.random::<f64>() * (1.0 - beyond)).powf(-1.0 / a) / mean
+            }
+            Law::Gamma(shape) => {
+                Gamma::new(shape, 1.0 / shape).map_or(1.0, |law| law.sample(random))
+            }
+            Law::Weibull { shape, mean } => random.sample::<f64, _>(Exp1).powf(1.0 / shape) / mean,
+            Law::Bimodal { part, first, second } => {
+                if random.random::<f64>() < part {
+                    first
                 } else {
-                    5.5
+                    second
                 }
             }
         };
@@ -100,6 +121,10 @@ struct Cell {
     servers: usize,
     hits: f64,
     clock: String,
+    /// Requests of a fit, hits among them.
+    requests: f64,
+    /// The loads of its steps, in capacities.
+    loads: Vec<f64>,
 }
 
 /// A service: its law, and its servers in line.
@@ -158,7 +183,7 @@ fn nanos(seconds: f64) -> Nanos {
     (seconds.max(0.0) * 1e9).round() as Nanos
 }
 
-/// Windows of a second, as an import makes them.
+/// Windows of a second, as an import makes them, or shorter ones of a short log, whose last one would be lost.
 fn windows(all: &[(f64, f64)], seconds: f64) -> Vec<Window> {
     let mut events: Vec<(Nanos, bool, Nanos)> = Vec::with_capacity(2 * all.len());
     for (from, end) in all {
@@ -166,7 +191,10 @@ fn windows(all: &[(f64, f64)], seconds: f64) -> Vec<Window> {
         events.push((nanos(*end), true, nanos(end - from).max(1)));
     }
     events.sort_unstable();
-    let mut recorder = Recorder::new("load", 0, Settings::default(), 0);
+    let settings = Settings::default();
+    let window_ns = settings.window_ns.min(nanos(seconds / 8.0).max(1));
+    let settings = Settings { window_ns, ..settings };
+    let mut recorder = Recorder::new("load", 0, settings, 0);
     let mut made = Vec::new();
     for (time, ends, taken) in events.into_iter().take_while(|event| event.0 < nanos(seconds)) {
         made.extend(recorder.roll(time));
@@ -202,8 +230,8 @@ impl Cell {
     }
 
     fn step(&self, service: Service, utilisation: f64, random: &mut StdRng) -> Step {
-        let part = utilisation / FITTED.iter().sum::<f64>();
-        let requests = REQUESTS * part;
+        let part = utilisation / self.loads.iter().sum::<f64>();
+        let requests = self.requests * part;
         let served = ((1.0 - self.hits) * requests) as usize;
         let mut all = Vec::new();
         service.run(utilisation, served, random, |from, end| all.push((from, end)));
@@ -287,7 +315,8 @@ impl Cell {
     }
 
     fn title(&self) -> String {
-        format!("{}\t{}\t{}\t{}", self.law, self.servers, self.hits, self.clock)
+        let Cell { law, servers, hits, clock, requests, .. } = self;
+        format!("{law}\t{servers}\t{hits}\t{clock}\t{requests}")
     }
 }
 
@@ -371,14 +400,15 @@ fn judge(
     commands: Option<&Commands>,
 ) -> String {
     let mut random = StdRng::seed_from_u64(seed);
-    let steps: Vec<Step> = FITTED.iter().map(|u| cell.step(service, *u, &mut random)).collect();
+    let steps = cell.loads.iter().map(|u| cell.step(service, *u, &mut random));
+    let steps: Vec<Step> = steps.collect();
     let before = cpu_s();
     let found = commands.map_or_else(|| fitted(&steps), |by| by.fitted(cell, &steps, seed));
     let cpu = cpu_s() - before;
     let head = format!("{}\t{seed}", cell.title());
     let Fitted { model, title, score } = match found {
         Ok(found) => found,
-        Err(error) => return format!("{head}\t0\t0\t0\t{cpu:.1}\trefused: {error}"),
+        Err(error) => return format!("{head}\t0\t0\t0\t0\t{cpu:.1}\trefused: {error}"),
     };
     let (mut inside, mut width, mut told) = (0, 0.0, String::new());
     let each = JUDGED.iter().flat_map(|u| WITHIN_S.map(|t| (u, t)));
@@ -404,10 +434,15 @@ fn judge(
     let law = &model.classes[0].service;
     let (mean, scv) = (&law.mean, &law.scv);
     let off = |x: f64| 100.0 * (x / MEAN_S - 1.0);
+    let most = service.servers as f64 / MEAN_S / (1.0 - cell.hits);
+    let saturation = model.limits().map(|limits| limits.saturation).ok();
+    let saturates = saturation.as_ref().is_some_and(|s| (s.low..=s.high).contains(&most));
+    let [low, high] = saturation.map_or([0.0; 2], |s| [s.low / most, s.high / most]);
     format!(
-        "{head}\t{inside}\t{:.1}\t{}\t{cpu:.1}\t{title} ({score:.2}) work {:+.1} [{:+.1} {:+.1}] % scv {:.2} [{:.2} {:.2}] outside {:.2} ms q0 {:.3};{told}",
+        "{head}\t{inside}\t{:.1}\t{}\t{}\t{cpu:.1}\t{title} ({score:.2}) saturation [{low:.2} {high:.2}] work {:+.1} [{:+.1} {:+.1}] % scv {:.2} [{:.2} {:.2}] outside {:.2} ms q0 {:.3};{told}",
         100.0 * width / truth.len() as f64,
         u8::from(right),
+        u8::from(saturates),
         off(mean.value),
         off(mean.low),
         off(mean.high),
@@ -424,29 +459,30 @@ fn table(text: &str) {
     let mut cells: BTreeMap<String, Vec<Vec<&str>>> = BTreeMap::new();
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
-        if fields.len() == 10 {
-            cells.entry(fields[..4].join("\t")).or_default().push(fields);
+        if fields.len() == 12 {
+            cells.entry(fields[..5].join("\t")).or_default().push(fields);
         }
     }
     println!(
-        "law\tservers\thits\tclock\tfits\tright\tinside\tof\t%\tall six\tnone\twidth\tcpu s\trefused"
+        "law\tservers\thits\tclock\trequests\tfits\tright\tinside\tof\t%\tall six\tnone\twidth\tsaturation\tcpu s\trefused"
     );
     let value = |fields: &Vec<&str>, i: usize| fields[i].parse::<f64>().unwrap_or(0.0);
     for (cell, fits) in &cells {
         let n = fits.len() as f64;
         let sum = |i: usize| fits.iter().map(|fields| value(fields, i)).sum::<f64>();
-        let with = |count: f64| fits.iter().filter(|fields| value(fields, 5) == count).count();
-        let refused = fits.iter().filter(|fields| fields[9].starts_with("refused")).count();
+        let with = |count: f64| fits.iter().filter(|fields| value(fields, 6) == count).count();
+        let refused = fits.iter().filter(|fields| fields[11].starts_with("refused")).count();
         println!(
-            "{cell}\t{n}\t{}\t{}\t{}\t{:.1}\t{}\t{}\t{:.1}\t{:.1}\t{refused}",
-            sum(7),
-            sum(5),
+            "{cell}\t{n}\t{}\t{}\t{}\t{:.1}\t{}\t{}\t{:.1}\t{}\t{:.1}\t{refused}",
+            sum(8),
+            sum(6),
             6.0 * n,
-            100.0 * sum(5) / (6.0 * n),
+            100.0 * sum(6) / (6.0 * n),
             with(6.0),
             with(0.0),
-            sum(6) / n,
-            sum(8) / n,
+            sum(7) / n,
+            sum(9),
+            sum(10) / n,
         );
     }
 }
@@ -483,12 +519,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let list = |key: &str, otherwise: &str| -> Vec<String> {
         keys.get(key).map_or(otherwise, String::as_str).split(',').map(str::to_owned).collect()
     };
+    let loads = list("loads", "0.3,0.5,0.7");
+    let loads: Vec<f64> = loads.iter().map(|load| load.parse()).collect::<Result<_, _>>()?;
     let program = keys.get("program").cloned();
     let commands = program.map(|program| Commands { program, path: path.clone() });
     let seeds = list("seeds", "0..4")[0].clone();
     let (first, end) = seeds.split_once("..").ok_or("seeds are first..end")?;
     let seeds = first.parse::<u64>()?..end.parse::<u64>()?;
-    let has = |line: &str| line.split('\t').take(5).collect::<Vec<_>>().join("\t");
+    let has = |line: &str| line.split('\t').take(6).collect::<Vec<_>>().join("\t");
     let known: BTreeSet<String> = known.lines().map(has).collect();
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(&path)?;
     for law in list("laws", "exponential,lognormal1,lognormal4,deterministic,uniform,pareto") {
@@ -497,19 +535,34 @@ fn main() -> Result<(), Box<dyn Error>> {
             let service = Service { law: Law::from_name(&law).ok_or("unknown law")?, servers };
             let mut truth = Vec::new();
             for hits in list("hits", "0,0.35") {
-                for clock in list("clocks", "us,ms,10ms,s") {
-                    let cell = Cell { law: law.clone(), servers, hits: hits.parse()?, clock };
-                    for seed in seeds.clone() {
-                        if known.contains(&format!("{}\t{seed}", cell.title())) {
-                            continue;
-                        }
-                        if truth.is_empty() {
-                            truth = known_truth(&format!("{path}.truth"), &law, service)?;
-                        }
-                        let line = judge(&cell, service, &truth, seed, commands.as_ref());
-                        writeln!(file, "{line}")?;
-                        println!("{line}");
+                let of = |clock: String, requests: f64| {
+                    let (law, hits) = (law.clone(), hits.parse());
+                    hits.map(|hits| Cell {
+                        law,
+                        servers,
+                        hits,
+                        clock,
+                        requests,
+                        loads: loads.clone(),
+                    })
+                };
+                let mut cells = Vec::new();
+                for requests in list("requests", "24000") {
+                    for clock in list("clocks", "us,ms,10ms,s") {
+                        cells.push(of(clock, requests.parse()?)?);
                     }
+                }
+                let seeded = cells.iter().flat_map(|cell| seeds.clone().map(move |s| (cell, s)));
+                for (cell, seed) in seeded {
+                    if known.contains(&format!("{}\t{seed}", cell.title())) {
+                        continue;
+                    }
+                    if truth.is_empty() {
+                        truth = known_truth(&format!("{path}.truth"), &law, service)?;
+                    }
+                    let line = judge(cell, service, &truth, seed, commands.as_ref());
+                    writeln!(file, "{line}")?;
+                    println!("{line}");
                 }
             }
         }

@@ -59,16 +59,21 @@ pub(super) fn fit_service(
         Some(found) => Some(found?),
     };
     let is_short = has_times && worked.is_none();
+    if worked.is_none() && all.count() < FEW {
+        // Intervals of such fits excluded the truth: a few blocks of dependent responses do not show what they deviate by.
+        let reason = if is_short {
+            "too few of them went to the servers before the last ones"
+        } else {
+            "the order in which they came is not known, and response times alone tell less"
+        };
+        return Err(too_few(reason.to_owned()));
+    }
     let mut fitted = if let Some(worked) = worked {
         let (model, servers) = (worked.model.clone(), worked.servers.clone());
         Service { model, servers, worked: Some(worked) }
     } else {
         let fitted = model::fit::black_box(&steps, servers, &options);
-        let BlackBox { model, servers } = fitted.map_err(|error| match all.count() {
-            // What a fit says of so few depends on chance.
-            requests if requests < FEW => too_few(error.to_string()),
-            _ => Error::Model(error),
-        })?;
+        let BlackBox { model, servers } = fitted.map_err(Error::Model)?;
         Service { model, servers, worked: None }
     };
     fitted.model.held_out = judge_all(&fitted.model, observed)?;
@@ -76,23 +81,24 @@ pub(super) fn fit_service(
     fitted.model.warnings.extend(silent.iter().map(warn));
     if all.count() < FEW {
         fitted.model.warnings.push(format!(
-            "Only {} answered reads were fitted: at least {FEW} are needed to tell how many servers there are.",
+            "Only {} answered reads were fitted, which exclude few numbers of servers; the intervals have all that are left. At least {FEW} are \
+             needed to tell how many servers there are.",
             all.count()
         ));
     } else if is_short {
         fitted.model.warnings.push(format!(
-            "The response times alone were fitted: fewer than {FEW} requests went to the servers before the last ones, and as many are needed \
-             to tell how many servers there are."
+            "The response times alone were fitted: fewer than {} requests went to the servers before the last ones.",
+            model::fit::REQUESTS_MIN
         ));
     }
     Ok(fitted)
 }
 
-/// With fewer answered reads single requests are not looked at (`model::fit::work`).
+/// With fewer answered reads response times alone are not fitted, and those of single requests (`model::fit::work`) hardly tell the number of servers.
 const FEW: u64 = 500;
 
 /// With fewer, nothing is fitted.
-const FEWEST: u64 = 20;
+const FEWEST: u64 = model::fit::REQUESTS_MIN as u64;
 
 /// The responses of all answered reads.
 fn responses(steps: &[model::fit::Step]) -> Histogram {

@@ -289,9 +289,12 @@ impl Pursuit {
         let (hypothesis, rate, half_width_points, next) = (None, None, None, None);
         self.rounds.push(Round { requests, hypothesis, rate, half_width_points, next });
         let why = if is_any_steady(settings, points) {
-            "too few for a fit, which needs 500; the loads are measured for longer"
+            format!(
+                "too few for a fit, which needs {}; the loads are measured for longer",
+                model::fit::REQUESTS_MIN
+            )
         } else {
-            "no load was steady"
+            "no load was steady".to_owned()
         };
         tell(&format!("{requests} requests: {why}"));
     }

@@ -49,8 +49,8 @@ pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
 pub use work::{
-    Goal, Precision, Prospect, Request, Times, Worked, half_width_points, has_times, mean_work,
-    prospects, too_coarse, work,
+    Goal, Precision, Prospect, REQUESTS_MIN, Request, Times, Worked, half_width_points, has_times,
+    mean_work, prospects, too_coarse, work,
 };
 
 use estimate::Estimates;

@@ -209,8 +209,11 @@ impl Model {
         };
         let replicates: Vec<(Node, Operating)> =
             self.nodes_of_replicates()?.into_iter().map(stand).collect();
-        // Past the tipping load nothing is answered in time for long; but that load is an estimate.
-        let perhaps = self.is_slowed() && replicates.iter().any(|r| r.1.response_mean.is_finite());
+        // Past the tipping load nothing is answered in time for long; but that load is an estimate, and so is the saturation of one of several
+        // hypotheses.
+        let kept = self.hypotheses.iter().filter(|hypothesis| hypothesis.weight > 0.0);
+        let perhaps = (self.is_slowed() || kept.count() > 1)
+            && replicates.iter().any(|r| r.1.response_mean.is_finite());
         let mut unknown = self.known_loads().unknown_at(rate);
         let operating = match node.operating(rate) {
             Err(Error::Unstable { .. }) if perhaps => node.operating_unchecked(rate),

@@ -292,9 +292,10 @@ impl Sources {
         }
         if inside < FEW_FOR_FIT {
             self.warnings.push(format!(
-                "{}: too few for a fit. At least {FEW_FOR_FIT} are needed to tell how many servers there are, and \
+                "{}: too few for a fit{}. At least {FEW_FOR_FIT} are needed to tell how many servers there are, and \
                  some 10,000, at two loads or more, to predict others: import a longer log.",
-                count(inside, "request")
+                count(inside, "request"),
+                if inside < model::fit::REQUESTS_MIN as u64 { "" } else { " that says much" }
             ));
         }
         for warning in &self.warnings {

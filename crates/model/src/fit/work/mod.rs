@@ -87,8 +87,9 @@ use search::Among;
 
 /// The most requests of a fit; of more, each step's first are taken.
 pub const REQUESTS_MAX: usize = 400_000;
-/// The fewest: with less, response times alone are fitted.
-pub const REQUESTS_MIN: usize = 500;
+/// The fewest: with less, response times alone are fitted. Fifty works tell their mean to a third and exclude hardly a hypothesis, so that the
+/// intervals are wide; of response times alone, intervals of so few excluded the truth.
+pub const REQUESTS_MIN: usize = 50;
 /// A resolution coarser than so many mean responses leaves nothing to compare.
 const COARSEST: f64 = 2.0;
 /// A hypothesis does not fit if the test says so at this level, and some requests' work is
@@ -339,6 +340,8 @@ pub fn mean_work(times: &Times, hypothesis: &Hypothesis) -> Result<Option<f64>, 
 mod congestion_tests;
 #[cfg(test)]
 mod coverage_tests;
+#[cfg(test)]
+mod few_tests;
 #[cfg(test)]
 mod laws_tests;
 #[cfg(test)]

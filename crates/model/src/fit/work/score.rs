@@ -12,9 +12,10 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 /// Polynomials.
 const DEGREES: usize = 3;
-/// The fewest requests of a bin, and the smallest share of all.
+/// The fewest requests of a bin, the smallest share of all, and that of few requests, of which a bin has some dozen.
 const BIN_MIN: usize = 40;
 const BIN_SHARE: f64 = 0.01;
+const BIN_SHARE_OF_FEW: f64 = 0.125;
 /// Bins by numbers: these and larger ones.
 const EDGES: [u32; 8] = [0, 1, 2, 3, 5, 9, 17, 33];
 /// Numbers up to the last edge; larger ones are in its bin.
@@ -166,7 +167,8 @@ fn orthonormal(scores: &mut [[f64; DEGREES]]) {
 
 /// The edges of bins that all have enough requests: the first numbers of each.
 fn bins(numbers: &[u32]) -> Vec<u32> {
-    let least = BIN_MIN.max((BIN_SHARE * numbers.len() as f64) as usize);
+    let share = |share: f64| (share * numbers.len() as f64) as usize;
+    let least = BIN_MIN.min(share(BIN_SHARE_OF_FEW).max(1)).max(share(BIN_SHARE));
     let mut each = [0usize; FROM_LAST];
     numbers.iter().for_each(|number| each[(*number as usize).min(FROM_LAST - 1)] += 1);
     let mut counts = [0usize; EDGES.len()];

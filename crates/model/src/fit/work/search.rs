@@ -18,10 +18,13 @@ const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 /// Requests with which hypotheses are looked through, and times outside refined.
 const SCAN: usize = 24_000;
 const REFINE: usize = 60_000;
-/// Requests that must have met m others to tell m servers from no limit.
+/// Requests that must have met m others to tell m servers from no limit, and the largest part of all for it.
 const SEEN: u32 = 40;
-/// The most kinds that are refined.
+const SEEN_PART: f64 = 0.1;
+/// The most kinds that are refined, and those of fewer requests than so many, which exclude few.
 const KINDS: usize = 6;
+const KINDS_OF_FEW: usize = 16;
+const FEW: usize = 1_000;
 /// Numbers of servers in succession that fit less than the one before and end the search, where some number nearly fits and where none does.
 const RISEN: u32 = 2;
 const RISEN_UNFIT: u32 = 5;
@@ -63,10 +66,12 @@ fn most_met(lines: &[Line]) -> u32 {
         }
         counts[met] += 1;
     }
+    let all: u32 = counts.iter().sum();
+    let least = SEEN.min((SEEN_PART * f64::from(all)).ceil() as u32);
     let mut seen = 0;
     let enough = |count: &u32| {
         seen += count;
-        seen >= SEEN
+        seen >= least
     };
     let from_end = counts.iter().rev().position(enough);
     from_end.map_or(0, |from_end| counts.len() - 1 - from_end) as u32
@@ -114,7 +119,8 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
     };
     found.sort_by(|a, b| excess(&a.1).total_cmp(&excess(&b.1)));
     let refine = judge.part(REFINE, median);
-    found.truncate(KINDS);
+    let counted: usize = judge.lines().iter().map(Line::counted).sum();
+    found.truncate(if counted < FEW { KINDS_OF_FEW } else { KINDS });
     let kinds = found.iter().map(|(kind, _, near)| (*kind, *near));
     let mut kinds: Vec<(Kind, Outside)> = kinds.collect();
     kinds.dedup_by(|a, b| a.0 == b.0);

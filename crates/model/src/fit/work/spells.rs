@@ -12,11 +12,11 @@ use rand::{RngExt, SeedableRng};
 
 use crate::queue::{Discipline, InOrder};
 
+use super::EFFECT;
 use super::judge::Sums;
 use super::line::Line;
 use super::search::Search;
 use super::write::{moments, rate};
-use super::{EFFECT, REQUESTS_MIN};
 
 /// Correlation of the works of requests that are some places apart: what is worth saying, in itself and
 /// in standard errors.
@@ -27,6 +27,8 @@ const APART: std::ops::RangeInclusive<usize> = 2..=5;
 /// Numbers met that are told apart, and the fewest requests of each.
 const MET: [u32; 8] = [0, 1, 2, 3, 5, 9, 17, 33];
 const MET_MIN: f64 = 40.0;
+/// The fewest works that show spells.
+const WORKS_MIN: usize = 500;
 
 /// The correlation of the works of requests that were served soon after each other; `None` where it is
 /// small or chance.
@@ -168,7 +170,7 @@ pub(super) fn spells(found: &Search, seed: u64) -> Option<Spells> {
     }
     works.truncate(InOrder::MOST);
     let mean = works.iter().sum::<f64>() / works.len().max(1) as f64;
-    if works.len() < REQUESTS_MIN || mean <= 0.0 {
+    if works.len() < WORKS_MIN || mean <= 0.0 {
         return None;
     }
     // Four digits: what a file holds of each.
