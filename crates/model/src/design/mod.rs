@@ -126,12 +126,22 @@ fn mean(values: &[f64]) -> f64 {
     first + values.iter().map(|y| (y - first) / n).sum::<f64>()
 }
 
+/// Observations that are all smaller have squares without digits.
+const SMALLEST: f64 = 1e-140;
+
 /// Sum of squares about the mean of all; an error if nothing varies beyond rounding.
 fn total_variation(values: &[Vec<f64>]) -> Result<f64, Error> {
     let all: Vec<f64> = values.iter().flatten().copied().collect();
     let centre = mean(&all);
     let largest = all.iter().fold(0.0f64, |m, y| m.max(y.abs()));
     let total: f64 = all.iter().map(|y| (y - centre).powi(2)).sum();
+    // Squares below the least number are 0, and observations that differ would be called equal.
+    if largest > 0.0 && largest < SMALLEST && all.iter().any(|y| *y != all[0]) {
+        let why = format!(
+            "its largest observation is {largest:e}, whose square is no number; give the response in a smaller unit"
+        );
+        return Err(Error::Design { what: "the table".to_owned(), why });
+    }
     let rounding = all.len() as f64 * (4.0 * f64::EPSILON * largest).powi(2);
     if total <= rounding.max(f64::MIN_POSITIVE) {
         return Err(Error::NoVariation { count: all.len(), value: all[0] });

@@ -59,6 +59,12 @@ fn bad_tables_are_named() {
     assert!(Anova::new(&[1], &cells(1), Form::Additive, 0.9).is_err());
     let equal = vec![vec![5.0, 5.0]; 4];
     assert!(matches!(Factorial::new(&equal, Form::Additive, 0.9), Err(Error::NoVariation { .. })));
+    // They differ, but their squares are 0: they were called equal.
+    let tiny: Vec<Vec<f64>> = (1..=4).map(|i| vec![1e-300 * f64::from(i); 2]).collect();
+    let refused = Factorial::new(&tiny, Form::Additive, 0.9).unwrap_err().to_string();
+    assert!(refused.contains("4e-300") && refused.contains("unit"), "{refused}");
+    let small: Vec<Vec<f64>> = (1..=4).map(|i| vec![1e-130 * f64::from(i); 2]).collect();
+    assert!(Factorial::new(&small, Form::Additive, 0.9).is_ok());
     let mut uneven = cells(4);
     uneven[2].push(3.0);
     let result = Factorial::new(&uneven, Form::Additive, 0.9);
