@@ -165,6 +165,8 @@ pub(super) struct Layout {
     pub is_tester: bool,
     /// Lines that have one of these texts are of another kind.
     pub others: &'static [&'static str],
+    /// Words that some lines have in front of others; they are taken out, so that those keep their numbers.
+    pub asides: &'static [&'static str],
     /// Whether times are written with a decimal comma.
     pub has_decimal_commas: bool,
     /// What else is to be known of it.
@@ -220,6 +222,7 @@ impl Layout {
             base: 0,
             is_tester: false,
             others: &[],
+            asides: &[],
             has_decimal_commas: false,
             remarks: Vec::new(),
             places: Vec::new(),
@@ -334,14 +337,19 @@ impl Layout {
                 by_place(&|at| columns.get(at).cloned())
             }
             Shape::Words { from_time } => {
-                let words = split::words(line);
+                let aside = self.asides.iter().find(|aside| line.contains(*aside));
+                let line: Cow<'_, str> = match aside {
+                    Some(aside) => line.replacen(aside, "", 1).into(),
+                    None => line.into(),
+                };
+                let words = split::words(&line);
                 let is_time = |word: &split::Word<'_>| {
                     word.quote == split::Quote::Bracketed
                         && self.last.parse(&word.text, None).is_some()
                 };
                 let first = if *from_time {
                     words.iter().position(is_time).ok_or_else(|| {
-                        let detail = format!("no time in brackets in `{}`", excerpt(line));
+                        let detail = format!("no time in brackets in `{}`", excerpt(&line));
                         Fault::new("a line has no time", detail)
                     })?
                 } else {

@@ -58,7 +58,7 @@ fn gin(sample: &Sample) -> Option<Layout> {
 }
 
 /// uWSGI: `[pid: 1|app: 0|req: 1/1] 127.0.0.1 () {32 vars in 401 bytes} [Mon Jan 15 10:30:45 2024] GET /x => generated 12 bytes in 15
-/// msecs (HTTP/1.1 200) …`; `micros` with `log-micros`.
+/// msecs (HTTP/1.1 200) …`; `micros` with `log-micros`; `via sendfile()` and the like before the protocol, where a file was sent so.
 fn uwsgi(sample: &Sample) -> Option<Layout> {
     let first = first_of(sample, |line| {
         let words = from_time(line)?;
@@ -81,7 +81,9 @@ fn uwsgi(sample: &Sample) -> Option<Layout> {
         .stamped(Side::Start, "uWSGI writes the start of a request")
         .timed(unit, "its unit stands behind it");
     // A division of integers.
-    Some(layout.rounded_down())
+    let mut layout = layout.rounded_down();
+    layout.asides = &["via sendfile() ", "via offload() ", "via route() "];
+    Some(layout)
 }
 
 /// squid's native format: `1690000012.345    120 192.0.2.20 TCP_MISS/200 512 GET http://example.com/ - HIER_DIRECT/192.0.2.34 text/html`.
