@@ -100,12 +100,21 @@ pub fn parse(text: &str, name: &str, changes: &[String]) -> Result<Described> {
         return described(file, &order).context(|| name.to_owned());
     }
     let mut table: Table = text.parse().context(|| name.to_owned())?;
-    for change in changes {
+    for (i, change) in changes.iter().enumerate() {
+        let key = key_of(change);
+        if changes[..i].iter().any(|earlier| key_of(earlier) == key) {
+            bail!("--set {key} is given twice: give each key once");
+        }
         set(&mut table, change).context(|| format!("--set {change}"))?;
     }
     let what = || format!("{name} with --set {}", changes.join(" --set "));
     let file: File = table.try_into().context(what)?;
     described(file, &order).context(what)
+}
+
+/// What a change sets.
+fn key_of(change: &str) -> &str {
+    change.split_once('=').map_or(change, |(key, _)| key).trim()
 }
 
 /// The keys that give a station its kind.

@@ -183,6 +183,11 @@ fn mistakes_say_where_and_what_to_do() {
         ),
         (good, &["--set", "station.b.servers=2"], &["no station `b`", "there are: a"]),
         (good, &["--set", "station.a.servers"], &["missing `=`"]),
+        (
+            good,
+            &["--set", "station.a.servers=2", "--set", "station.a.servers =3"],
+            &["--set station.a.servers is given twice"],
+        ),
         (good, &["--set", "customers=2"], &["class.NAME.customers=100"]),
         (good, &["--set", "station.a.servers=-1"], &["--set station.a.servers=-1"]),
         (good, &["--customers", "9..1"], &["first is above the last"]),
