@@ -60,13 +60,7 @@ pub(super) fn fit_service(
     };
     let is_short = has_times && worked.is_none();
     if worked.is_none() && all.count() < FEW {
-        // Intervals of such fits excluded the truth: a few blocks of dependent responses do not show what they deviate by.
-        let reason = if is_short {
-            "too few of them went to the servers before the last ones"
-        } else {
-            "the order in which they came is not known, and response times alone tell less"
-        };
-        return Err(too_few(reason.to_owned()));
+        return Err(too_few(why_not_alone(is_short).to_owned()));
     }
     let mut fitted = if let Some(worked) = worked {
         let (model, servers) = (worked.model.clone(), worked.servers.clone());
@@ -92,6 +86,15 @@ pub(super) fn fit_service(
         ));
     }
     Ok(fitted)
+}
+
+/// Why the response times of few requests are not fitted. Intervals of such fits excluded the truth: a few blocks of dependent responses do not
+/// show what they deviate by.
+fn why_not_alone(is_short: bool) -> &'static str {
+    match is_short {
+        true => "too few of them went to the servers before the last ones",
+        false => "the order in which they came is not known, and response times alone tell less",
+    }
 }
 
 /// With fewer answered reads response times alone are not fitted, and those of single requests (`model::fit::work`) hardly tell the number of servers.
