@@ -136,6 +136,11 @@ impl Trust {
     pub fn covers(&self, rate: f64) -> bool {
         covers(self.limit, rate)
     }
+
+    /// Whether any measured load was compared with the model; false of numbers that were stated.
+    pub fn is_compared(&self) -> bool {
+        self.bias_points.is_some() || self.misfit_points.is_some() || self.missed.is_some()
+    }
 }
 
 /// Whether a load lies within those up to `limit`, but for the chance in measured rates.

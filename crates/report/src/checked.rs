@@ -49,9 +49,7 @@ pub fn trust_text(trust: &Trust) -> String {
                 .to_owned(),
         };
     }
-    let is_compared =
-        trust.bias_points.is_some() || trust.misfit_points.is_some() || wrong.is_some();
-    if !is_compared {
+    if !trust.is_compared() {
         return format!(
             "Not checked: no measured load was compared with the model, whose numbers are stated for loads up to {limit} requests/s of a \
              server. Larger loads are extrapolated (marked ?).\n"

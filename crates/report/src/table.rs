@@ -34,7 +34,30 @@ pub fn tenths(share: f64) -> String {
 
 /// Formats a value with its interval, all in percent.
 fn percent_interval(p: &Parameter) -> String {
-    format!("{} [{}, {}]", percent(p.value), percent(p.low), percent(p.high))
+    with_interval(p, percent)
+}
+
+/// Formats a value with its 95 % interval, and alone where it has none, as by numbers that were stated.
+pub fn with_interval(p: &Parameter, shown: impl Fn(f64) -> String) -> String {
+    match has_interval(p) {
+        true => format!("{} [{}, {}]", shown(p.value), shown(p.low), shown(p.high)),
+        false => shown(p.value),
+    }
+}
+
+fn has_interval(p: &Parameter) -> bool {
+    p.low < p.high
+}
+
+/// Why none of these values has an interval; nothing if one has, or there are none.
+pub fn no_interval_text<'a>(values: impl IntoIterator<Item = &'a Parameter>) -> &'static str {
+    let mut values = values.into_iter().peekable();
+    match values.peek().is_some() && !values.any(has_interval) {
+        true => {
+            "No intervals: the model's numbers are stated, and nothing says how uncertain they are.\n"
+        }
+        false => "",
+    }
 }
 
 /// Formats an error in points, with its sign.
@@ -247,18 +270,23 @@ pub fn delay_text(delay: &Parameter) -> String {
 
 /// Describes the limits of a cluster.
 pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
+    let trusted = digits(limits.trusted, 4);
+    let checked = match (limits.compared, limits.trusted > 0.0) {
+        (false, true) => format!(
+            "Not checked: some node's numbers are stated, for loads up to {trusted} on the cluster, and no measured load was compared \
+             with them"
+        ),
+        (_, true) => format!("Checked up to {trusted}"),
+        (_, false) => "Checked at no load".to_owned(),
+    };
     format!(
         "Confidence limit: {} requests/s with these shares, {} if only expected shares were known (balls \
-         into bins); by the Spotify model {}; saturation {}. Checked {}; larger loads are extrapolated \
+         into bins); by the Spotify model {}; saturation {}. {checked}; larger loads are extrapolated \
          (marked ?).\n",
         digits(limits.placed, 4),
         digits(limits.unplaced, 4),
         digits(limits.published, 4),
         digits(limits.saturation, 4),
-        match limits.trusted > 0.0 {
-            true => format!("up to {}", digits(limits.trusted, 4)),
-            false => "at no load".to_owned(),
-        }
     )
 }
 
@@ -481,6 +509,41 @@ pub fn model_text(model: &Model) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_without_an_interval_stands_alone_and_says_why() {
+        let known = Parameter::exact(0.25, "1");
+        let fitted = Parameter { low: 0.2, high: 0.3, ..known.clone() };
+        assert_eq!(with_interval(&known, percent), "25.00");
+        assert_eq!(with_interval(&fitted, percent), "25.00 [20.00, 30.00]");
+        assert!(no_interval_text([&known, &known]).starts_with("No intervals: the model's"));
+        assert_eq!(no_interval_text([&known, &fitted]), "");
+        assert_eq!(no_interval_text([]), "");
+    }
+
+    /// A cluster of stated numbers was said to be checked up to the largest load that somebody stated.
+    #[test]
+    fn a_cluster_of_stated_numbers_is_not_called_checked() {
+        let limits = |compared, trusted| ClusterLimits {
+            placed: 90.0,
+            unplaced: 80.0,
+            published: 70.0,
+            trusted,
+            compared,
+            saturation: 100.0,
+        };
+        for (limits, words) in [
+            (limits(true, 60.0), "saturation 100. Checked up to 60; larger"),
+            (
+                limits(false, 60.0),
+                "Not checked: some node's numbers are stated, for loads up to 60 on",
+            ),
+            (limits(false, 0.0), "Checked at no load; larger"),
+        ] {
+            let text = cluster_limits_text(&limits);
+            assert!(text.contains(words), "{text}");
+        }
+    }
 
     #[test]
     fn at_most_five_warnings_follow() {

@@ -23,8 +23,8 @@ use report::imbalance::Placement;
 use report::objective::{digits, time};
 use report::ranges::{Counts, Loads};
 use report::table::{
-    MARK_TEXT, grouped, limits_text, mark, past_limit_text, percent, rate_text, tenths, trust_text,
-    warnings_text,
+    MARK_TEXT, grouped, limits_text, mark, no_interval_text, past_limit_text, percent, rate_text,
+    tenths, trust_text, warnings_text, with_interval,
 };
 use report::{self, Objective, figures, objective, svg};
 
@@ -292,6 +292,8 @@ fn text(
     out += &args.cluster.memory_text(model);
     out += &grid(args, answers).text();
     let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
+    let values = found().flat_map(|(p, p99)| p.points.iter().map(|x| &x.concertina).chain([p99]));
+    out += no_interval_text(values);
     if found().any(|(p, _)| p.beyond_trust) {
         out += MARK_TEXT;
     }
@@ -348,13 +350,11 @@ fn grid(args: &OneSize, answers: &[AtLoad]) -> Grid {
         let busy = tenths(p.utilisation_max.value);
         let mut cells = vec![digits(p.rate, 4), busy, tenths(p.hit_ratio.value)];
         for point in &p.points {
-            let Parameter { value, low, high, .. } = &point.concertina;
-            cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
+            cells.push(with_interval(&point.concertina, percent));
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
         let marks = mark(p.beyond_trust).to_owned();
-        let p99 = format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high));
-        cells.extend([time(p.response_mean.value), p99, marks]);
+        cells.extend([time(p.response_mean.value), with_interval(p99, time), marks]);
         grid.row(cells);
     }
     grid

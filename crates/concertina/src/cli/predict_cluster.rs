@@ -19,7 +19,10 @@ use report::cluster_file::ClusterFile;
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
 use report::popularity::{self, Law};
-use report::table::{MARK_TEXT, cluster_limits_text, mark, past_limit_text, percent, tenths};
+use report::table::{
+    MARK_TEXT, cluster_limits_text, mark, no_interval_text, past_limit_text, percent, tenths,
+    with_interval,
+};
 
 /// The cluster, and the changes to it.
 #[derive(clap::Args)]
@@ -85,12 +88,21 @@ impl FromStr for Factor {
             Some((name, factor)) => (Some(name.to_owned()), factor),
             None => (None, text),
         };
-        match factor.parse() {
-            Ok(factor) if factor > 0.0 && name.as_ref().is_none_or(|name| !name.is_empty()) => {
+        // 200 % is twice as much.
+        let (number, unit) = match factor.trim().strip_suffix('%') {
+            Some(percent) => (percent.trim_end(), 0.01),
+            None => (factor, 1.0),
+        };
+        match number.parse::<f64>().map(|factor| factor * unit) {
+            Ok(factor)
+                if factor.is_finite()
+                    && factor > 0.0
+                    && name.as_ref().is_none_or(|name| !name.is_empty()) =>
+            {
                 Ok(Factor { name, factor })
             }
             _ => Err(format!(
-                "invalid factor `{text}`: write a factor above 0, like `0.5`, after a node's name if only that one is \
+                "invalid factor `{text}`: write a factor above 0, like `0.5` or `50%`, after a node's name if only that one is \
                  meant, like `b=0.5`"
             )),
         }
@@ -325,6 +337,8 @@ fn text(
         out += &predict::arrivals_text(law);
     }
     out += &grid(answers, asked.within_s).text();
+    let values = found().flat_map(|p| p.points.iter().map(|point| &point.concertina));
+    out += no_interval_text(values);
     if found().any(|p| p.beyond_trust) {
         out += MARK_TEXT;
     }
@@ -360,14 +374,11 @@ fn grid(answers: &[AtLoad], within_s: &[f64]) -> Grid {
         let busy = tenths(p.utilisation_max);
         let mut cells = vec![digits(p.rate, 4), busy, tenths(p.hit_ratio.value)];
         for point in &p.points {
-            let Parameter { value, low, high, .. } = &point.concertina;
-            cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
+            cells.push(with_interval(&point.concertina, percent));
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
         let marks = mark(p.beyond_trust).to_owned();
-        let p99 = answer.p99.as_ref().map_or(String::new(), |p99| {
-            format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high))
-        });
+        let p99 = answer.p99.as_ref().map_or(String::new(), |p99| with_interval(p99, time));
         cells.extend([time(p.response_mean.value), p99, marks]);
         grid.row(cells);
     }
@@ -435,7 +446,12 @@ mod tests {
         let factor = |name: Option<&str>| Factor { name: name.map(str::to_owned), factor: 0.5 };
         assert_eq!("b=0.5".parse(), Ok(factor(Some("b"))));
         assert_eq!("0.5".parse(), Ok(factor(None)));
-        for bad in ["", "b", "b=", "=1", "b=0", "b=-1", "b=NaN", "b=x", "0", "-1"] {
+        assert_eq!("50%".parse(), Ok(factor(None)));
+        assert_eq!("b=50%".parse(), Ok(factor(Some("b"))));
+        assert_eq!("200 %".parse::<Factor>().map(|twice| twice.factor), Ok(2.0));
+        for bad in
+            ["", "b", "b=", "=1", "b=0", "b=-1", "b=NaN", "b=x", "0", "-1", "%", "0%", "b=%", "inf"]
+        {
             assert!(bad.parse::<Factor>().is_err(), "{bad}");
         }
         assert_eq!(devices("hot_device=2"), Ok(("hot_device".to_owned(), 2)));

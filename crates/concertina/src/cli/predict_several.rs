@@ -1,10 +1,10 @@
 //! Requests that consist of several in `concertina predict`: of several parts, and hedged.
 
 use model::fork_join::{FanOut, Hedge};
-use model::{FanOutPrediction, HedgedPrediction, Parameter, ResponseTimes};
+use model::{FanOutPrediction, HedgedPrediction, ResponseTimes};
 use report::grid::Grid;
 use report::objective::{self, digits, time};
-use report::table::percent;
+use report::table::{percent, with_interval};
 
 /// The number of other parts at a part's device from which the text warns: waits that are not predicted are then of the
 /// order of a tenth of a service time.
@@ -154,13 +154,10 @@ fn fan_out_text(fan_out: FanOut, within_s: &[f64], predictions: &[&FanOutPredict
 }
 
 fn row(first: [String; 3], times: &ResponseTimes) -> Vec<String> {
-    let with_interval = |p: &Parameter, show: &dyn Fn(f64) -> String| {
-        format!("{} [{}, {}]", show(p.value), show(p.low), show(p.high))
-    };
     let mut cells = first.to_vec();
-    cells.extend(times.within.iter().map(|w| with_interval(&w.share, &percent)));
+    cells.extend(times.within.iter().map(|w| with_interval(&w.share, percent)));
     for quantile in [&times.response_p50, &times.response_p99] {
-        cells.push(with_interval(quantile, &time));
+        cells.push(with_interval(quantile, time));
     }
     cells
 }

@@ -8,7 +8,10 @@ use model::{Limits, Model, Parameter, Prediction};
 use crate::cli::output::{out, outln};
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
-use report::table::{limits_text, mark, percent, tenths, trust_text, warnings_text};
+use report::table::{
+    MARK_TEXT, limits_text, mark, no_interval_text, percent, tenths, trust_text, warnings_text,
+    with_interval,
+};
 
 /// The most predictions of one command: the cost of each is that of a fitted model's replicates.
 const PREDICTIONS_MAX: usize = 5_000;
@@ -90,28 +93,21 @@ fn text(
     }
     out += &grid(sizes, within_s).text();
     let found = || sizes.iter().flat_map(|s| &s.predictions).filter_map(|p| p.prediction.as_ref());
-    if found().any(|p| p.beyond_limit) {
-        out += "! PAST THE CONFIDENCE LIMIT: queues are long there, and small errors of the model grow.\n";
-    }
-    if found().any(|p| p.beyond_fitted) {
-        let high = digits(model.requests.rate_high, 4);
-        out += &format!(
-            "> past every load that the model knows ({high} requests/s of one server): extrapolated.\n"
-        );
-    }
+    let values = found().flat_map(|p| p.points.iter().map(|point| &point.concertina));
+    out += no_interval_text(values);
     if found().any(|p| p.beyond_trust) {
-        out += "? past the load up to which the model is trusted: see below.\n";
+        out += MARK_TEXT;
     }
     for Smallest { rate, servers } in smallest(sizes, rates) {
         let rate = digits(rate, 5);
         out += &match servers {
             Some(n) => {
                 format!(
-                    "{rate} requests/s are within the confidence limit of {n} servers and more.\n"
+                    "{rate} requests/s are within the confidence limit of {n} servers, the fewest of these.\n"
                 )
             }
             None => format!(
-                "{rate} requests/s are past the confidence limit of all these numbers of servers.\n"
+                "{rate} requests/s are past the confidence limit of each of these numbers of servers: queues are long.\n"
             ),
         };
     }
@@ -183,12 +179,11 @@ fn grid(sizes: &[Size], within_s: &[f64]) -> Grid {
 fn cells_of(p: &Prediction, p99: &Parameter) -> Vec<String> {
     let mut cells = vec![tenths(p.utilisation_max.value)];
     for point in &p.points {
-        let Parameter { value, low, high, .. } = &point.concertina;
-        cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
+        cells.push(with_interval(&point.concertina, percent));
         cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
     }
     cells.push(time(p.response_mean.value));
-    cells.push(format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high)));
+    cells.push(with_interval(p99, time));
     cells.push(mark(p.beyond_trust).to_owned());
     cells
 }

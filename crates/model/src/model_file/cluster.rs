@@ -60,6 +60,8 @@ pub struct ClusterModel {
     /// The load up to which these leave it trusted; infinite without
     /// them.
     trusted_by_clients: f64,
+    /// Whether each node's model was compared with a measured load.
+    compared: bool,
     /// The loads at which each node was examined, by its name.
     checked: BTreeMap<String, Checked>,
     /// The load up to which each node is trusted, in the order of the members.
@@ -135,6 +137,8 @@ pub struct ClusterLimits {
     /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]), or the
     /// errors that clients saw on held-out loads are too large.
     pub trusted: f64,
+    /// Whether each node's model was compared with a measured load; false of stated numbers.
+    pub compared: bool,
     /// The busiest device of some node is always busy.
     pub saturation: f64,
 }
@@ -173,6 +177,8 @@ impl ClusterModel {
         let checked = nodes.iter().map(|n| (n.name.clone(), n.model.checked())).collect();
         let known = nodes.iter().map(|n| (n.name.clone(), n.model.known_loads())).collect();
         let trusted = Vec::new();
+        let is_compared = |n: &ClusterNode| n.model.trust().is_ok_and(|trust| trust.is_compared());
+        let compared = nodes.iter().all(is_compared);
         let model = ClusterModel {
             cluster,
             replicates,
@@ -181,6 +187,7 @@ impl ClusterModel {
             delay,
             held_out: Vec::new(),
             trusted_by_clients: f64::INFINITY,
+            compared,
             checked,
             trusted,
             known,
@@ -274,6 +281,7 @@ impl ClusterModel {
             unplaced: self.cluster.confidence_limit_unplaced(),
             published: self.spotify.confidence_limit_unplaced(),
             trusted: self.trusted(),
+            compared: self.compared || !self.held_out.is_empty(),
             saturation: self.cluster.saturation(),
         }
     }
