@@ -211,7 +211,7 @@ mod tests {
         }
         // Two nodes fail every millisecond for a thousand seconds.
         let many = check(node(5e-4, 5e-4)).unwrap_err();
-        assert!(many.contains("2 M failures") && many.contains("2 times as long"), "{many}");
+        assert!(many.contains("2,000,000 failures") && many.contains("2 times as long"), "{many}");
         let many = Chance { device: lives(1e-9, 1e-9), ..Chance::default() };
         assert!(check(many).is_err());
         let racks = Chance { racks: usize::MAX, rack: lives(1.0, 1.0), ..Chance::default() };
