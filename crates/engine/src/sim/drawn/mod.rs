@@ -13,6 +13,7 @@
 //! Cost: an entry in a heap for each read of a device or the origin, none for a hit in memory: replies that are under way all
 //! take the same time, so they are queues.
 
+mod changes;
 mod cluster;
 mod run;
 mod settings;

@@ -10,6 +10,7 @@ use rand::{RngExt, SeedableRng};
 use super::super::arrivals::Source;
 use super::super::law::slowed;
 use super::super::slab::Slab;
+use super::changes::{Change, changes};
 use super::cluster::{DeviceClass, Gateway, JobNumber, Node};
 use super::settings::Settings;
 use crate::attempts::Balancer;
@@ -19,8 +20,6 @@ use crate::route::NodeId;
 use crate::sim::clients::Counts;
 
 mod faults;
-
-use faults::Change;
 
 /// Seconds that a read is expected to take before any node answered, as gateways assume it.
 const PRIOR_S: f64 = 1e-3;
@@ -117,7 +116,7 @@ impl DrawnCluster {
     pub fn new(settings: Settings) -> DrawnCluster {
         let nodes = settings.ring.members().len();
         let gateways = if nodes > 1 { settings.gateways.max(1) } else { 0 };
-        let changes = faults::changes(&settings.faults);
+        let changes = changes(&settings.faults);
         let mut drawn = DrawnCluster {
             now: 0,
             source: Source::new(settings.arrivals.clone(), settings.until),
