@@ -229,7 +229,9 @@ pub(super) fn around(judge: &Judge, kind: &Point, reach: Reach, phi: f64) -> Vec
         let point = judge.scored(kind.kind, *outside, *score);
         Point { weight: weight * kind.weight, ..point }
     };
-    kept.map(point).collect()
+    let near: Vec<Point> = kept.map(point).collect();
+    // A law that the search has refined may fit far better than all of these variations: then it stands for its kind alone.
+    if near.is_empty() { vec![kind.clone()] } else { near }
 }
 
 /// Those of one coefficient of variation.
@@ -282,8 +284,28 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
 
+    use super::super::super::Options;
     use super::super::tests::step;
     use super::*;
+
+    /// The panic of `measure --until` was that a search had no point to draw from.
+    #[test]
+    fn a_kind_that_fits_better_than_its_variations_stands_alone() {
+        let mut random = StdRng::seed_from_u64(1);
+        let all: Vec<(f64, f64)> = (0..500)
+            .map(|i| (0.1 * f64::from(i), 0.1 * f64::from(i) + random.random_range(0.015..0.05)))
+            .collect();
+        let lines = vec![Line::new(&step("some", &all).times.unwrap(), 10_000).unwrap()];
+        let reach = Reach::new(&lines);
+        let judge = Judge::of_lines(lines, reach.median(), &Options::default());
+        let kind = Kind { discipline: Discipline::Fifo, servers: Some(1) };
+        let mut point = judge.point(kind, Outside::from(0.0));
+        point.weight = 0.5;
+        assert!(around(&judge, &point, reach, 1.0).len() > 1);
+        point.score.statistic = -1e9;
+        let alone = around(&judge, &point, reach, 1.0);
+        assert_eq!((alone.len(), alone[0].weight), (1, 0.5));
+    }
 
     /// nginx's `limit_rate`: replies wait for a timer once, 15.3 to 17 ms in all. A time outside that varies by a
     /// third of 10 ms cannot be a part of these.
