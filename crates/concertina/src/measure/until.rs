@@ -16,6 +16,9 @@ use load::{Progress, Session};
 
 /// Loads that may come next, as shares of the saturation.
 const SHARES: [f64; 4] = [0.2, 0.4, 0.6, 0.75];
+/// The fewest requests that a goal is judged by. A fit takes some dozens, but the widths of its intervals then vary by half, and a goal
+/// would be reached by chance.
+const REQUESTS_MIN: u64 = 500;
 /// The largest need that is printed, as a multiple of what was measured: beyond it, the extrapolation says nothing.
 const FARTHEST: f64 = 1e4;
 
@@ -129,7 +132,9 @@ fn fitted(
         return None;
     }
     let facts = ServiceFacts { closed_loop, ..ServiceFacts::default() };
-    report::fit_service(&observed, "Fit of a measurement", facts).ok()
+    let service = report::fit_service(&observed, "Fit of a measurement", facts).ok()?;
+    let is_enough = |worked: &Worked| worked.known.requests >= REQUESTS_MIN;
+    service.worked.as_ref().is_none_or(is_enough).then_some(service)
 }
 
 fn observed(dir: &Path, choices: &[StepChoice]) -> Option<Observed> {
@@ -290,8 +295,7 @@ impl Pursuit {
         self.rounds.push(Round { requests, hypothesis, rate, half_width_points, next });
         let why = if is_any_steady(settings, points) {
             format!(
-                "too few for a fit, which needs {}; the loads are measured for longer",
-                model::fit::REQUESTS_MIN
+                "too few to judge the goal by, which takes {REQUESTS_MIN}; the loads are measured for longer"
             )
         } else {
             "no load was steady".to_owned()
