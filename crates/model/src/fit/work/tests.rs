@@ -442,7 +442,7 @@ fn hostile_times_are_refused() {
         assert!(with(&|t| t.requests[3].departure_s = bad).is_err());
         assert!(with(&|t| t.clock_s = bad).is_err());
     }
-    assert!(with(&|t| t.requests.truncate(100)).is_err());
+    assert!(with(&|t| t.requests.truncate(REQUESTS_MIN - 1)).is_err());
     assert!(with(&|t| t.requests.iter_mut().for_each(|r| r.counted = false)).is_err());
     // All at once, and all alike: an answer, whatever it is.
     let one = |t: &mut Times| t.requests.iter_mut().for_each(|r| r.arrival_s = r.departure_s);
