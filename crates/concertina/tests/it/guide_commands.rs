@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::serve_client::free;
+use crate::steady::{in_time, steady};
 use crate::tidy::root;
 
 /// What a command must print: a part of it, and a part of its output.
@@ -93,7 +94,13 @@ fn run(folder: &Path, commands: &[String]) -> Vec<String> {
         .map(|index| {
             let at = outputs.iter().position(|part| part.starts_with(&number(index))).unwrap();
             let ended = &outputs[at + 1];
-            assert!(ended.starts_with("ended 0"), "`{}`:\n{}{ended}", commands[index], outputs[at]);
+            let (command, is_well) = (&commands[index], ended.starts_with("ended 0"));
+            let shown = format!("`{command}`:\n{}{ended}", outputs[at]);
+            // The laws of a run of seconds are broken while the machine stands still, and the command says so.
+            match command.starts_with("concertina check") {
+                true => in_time(is_well, shown),
+                false => assert!(is_well, "{shown}"),
+            }
             outputs[at].clone()
         })
         .collect()
@@ -101,6 +108,10 @@ fn run(folder: &Path, commands: &[String]) -> Vec<String> {
 
 #[test]
 fn the_first_ten_minutes_work_as_the_guide_says() {
+    steady(first_ten_minutes);
+}
+
+fn first_ten_minutes() {
     let folder = tempfile::tempdir().unwrap();
     let page = fs::read_to_string(root().join("docs/start.md")).unwrap();
     let cluster = fs::read_to_string(root().join("docs/cluster.md")).unwrap();
