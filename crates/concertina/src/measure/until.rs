@@ -19,6 +19,9 @@ const SHARES: [f64; 4] = [0.2, 0.4, 0.6, 0.75];
 /// The fewest requests that a goal is judged by. A fit takes some dozens, but the widths of its intervals then vary by half, and a goal
 /// would be reached by chance.
 const REQUESTS_MIN: u64 = 500;
+/// The fewest steady loads that a goal is judged by: a prediction takes as many, since one does not tell whether works change with
+/// the load.
+const LOADS_MIN: usize = 2;
 /// The largest need that is printed, as a multiple of what was measured: beyond it, the extrapolation says nothing.
 const FARTHEST: f64 = 1e4;
 
@@ -111,18 +114,21 @@ pub struct Pursuit {
     pub verdict: String,
 }
 
-/// Steady loads of what was measured: `None` with fewer than one.
+/// The loads that a fit takes, requests/s.
+fn steady_rates(settings: &Settings, points: &[Repeated]) -> Vec<f64> {
+    let measured = points.iter().filter(|p| p.repetitions() > 0).map(|p| p.point(settings));
+    let steady = measured.filter(|point| point.steady && !point.is_past_saturation());
+    steady.filter_map(|point| point.at.rate()).collect()
+}
+
+/// A fit of the steady loads of what was measured: `None` with fewer than one.
 fn fitted(
     settings: &Settings,
     points: &[Repeated],
     closed_loop: Option<ClosedLoop>,
 ) -> Option<Service> {
-    let steady = points.iter().filter(|p| p.repetitions() > 0).filter_map(|repeated| {
-        let point = repeated.point(settings);
-        let steady = point.steady && !point.is_past_saturation();
-        steady.then_some(StepChoice::Rate(point.at.rate()?))
-    });
-    let choices: Vec<StepChoice> = steady.collect();
+    let choices: Vec<StepChoice> =
+        steady_rates(settings, points).into_iter().map(StepChoice::Rate).collect();
     if choices.is_empty() {
         return None;
     }
@@ -249,21 +255,30 @@ impl Pursuit {
     ) -> anyhow::Result<Decision> {
         let mut round = known.round();
         let half = known.half_width_points;
-        let now = format!(
+        let mut now = format!(
             "{} requests: {}; ± {} points at {}/s",
             round.requests,
             round.hypothesis.as_deref().unwrap_or("nothing"),
             digits(half, 2),
             digits(known.goal.rate, 4)
         );
-        if half <= known.until.points {
+        let is_near = half <= known.until.points;
+        let steady = steady_rates(known.settings, known.points);
+        let mut loads = loads(known.settings, known.points, known.saturation);
+        if is_near {
+            // What is still missing is another load, not more of the same.
+            loads.retain(|rate| !steady.contains(rate));
+        }
+        if is_near && (steady.len() >= LOADS_MIN || loads.is_empty()) {
             self.verdict = format!("{now}{}: reached.", times_text(&known.until.within_s));
             self.reached = true;
             self.rounds.push(round);
             tell(&self.verdict);
             return Ok(Decision::End(Ended::Known));
         }
-        let loads = loads(known.settings, known.points, known.saturation);
+        if is_near {
+            now += ", by one steady load, where a prediction takes two";
+        }
         let steps = steps(known.settings, known.points);
         let next = known.prospects(&steps, &loads, known.settings.step_s())?.first().copied();
         round.next = next;
