@@ -322,7 +322,7 @@ impl Config {
     ///
     /// # Examples
     /// ```
-    /// let before = configuration::Config::default();
+    /// let before = configuration::Config::load(None, &[]).unwrap();
     /// let set = ["serve.drain_s=3".to_owned(), "device=[]".to_owned()];
     /// let after = configuration::Config::load(None, &set).unwrap();
     /// assert_eq!(before.differences(&after), ["device", "serve.drain_s"]);
