@@ -72,8 +72,8 @@ pub(super) struct Flags {
     http: HttpOptions,
 }
 
-/// The first option of a measurement that is among those of a command line, which a table has no use for; `--quiet` does no harm. The values
-/// alone would not tell which were given.
+/// The first option of a measurement that a command line has: a table of measurements uses none of them but `--quiet`. Values do not
+/// tell which options were given, since one may be given its default.
 pub(super) fn given_option(given: &ArgMatches) -> Option<String> {
     let of_measurements = <Flags as clap::Args>::augment_args(clap::Command::new(""));
     let mut options = of_measurements.get_arguments().filter(|option| option.get_id() != "quiet");
