@@ -60,12 +60,16 @@ pub fn put_get<'k>(
     out.extend_from_slice(END);
 }
 
-/// Appends `mg KEY f t s v c`: reads an item with all that a copy of it needs, see [`put_copy`].
+/// Appends `mg KEY f t s v c u`: reads an item with all that a copy of it needs, see [`put_copy`].
 /// `base64`: whether the key is encoded.
+///
+/// The read is not one of a client, so that it does not count as a use of the item (`u`). With uses, memcached holds an item
+/// in a queue for some milliseconds; an `ma` with `T` that comes meanwhile replaces the item, and memcached up to 1.6.38 sets the
+/// time to live of the old one only.
 ///
 /// If the item is stale (`md` with `I`), this wins the right to recache it, as any `mg` would.
 pub fn put_read_back(key: &[u8], base64: bool, out: &mut Vec<u8>) {
-    put(out, &[b"mg ", key, b" f t s v c", if base64 { b" b" } else { b"" }, END]);
+    put(out, &[b"mg ", key, b" f t s v c u", if base64 { b" b" } else { b"" }, END]);
 }
 
 /// Appends `md KEY I`: marks the item as stale, so that the next `mg` of it wins. `base64`: whether the key is encoded.
