@@ -343,6 +343,39 @@ impl Config {
         different.into_iter().collect()
     }
 
+    /// What to do if this process may use less memory, `limit_bytes`, than its budgets add up to; `None` if they fit.
+    ///
+    /// ```
+    /// let config = configuration::Config::parse("[node]\nmemory_bytes = \"4GiB\"", "", &[])?;
+    /// assert!(config.memory_advice(8 << 30).is_none());
+    /// assert!(config.memory_advice(4 << 30).is_some_and(|advice| advice.contains("node.memory_bytes")));
+    /// # Ok::<(), configuration::Mistakes>(())
+    /// ```
+    pub fn memory_advice(&self, limit_bytes: u64) -> Option<String> {
+        if !self.is_node() {
+            return None;
+        }
+        let (objects, layers) = (self.node.memory_bytes, self.datasets.layers_bytes);
+        let (budgets, bytes) = match (self.node.memory_shared_bytes, &self.datasets.path) {
+            (Size(0), None) => (format!("node.memory_bytes is {objects}"), objects.0),
+            (Size(0), Some(_)) => (
+                format!("node.memory_bytes is {objects}, datasets.layers_bytes {layers}"),
+                objects.0.saturating_add(layers.0),
+            ),
+            (shared, _) => (format!("node.memory_shared_bytes is {shared}"), shared.0),
+        };
+        // A tenth is for connections, uploads, tables and what the allocator rounds up.
+        let fits = limit_bytes / 10 * 9;
+        (bytes > fits).then(|| {
+            format!(
+                "{budgets}, and this process may use {:.1} GiB of memory: the system would end it as memory fills up; \
+                 at most {:.1} GiB fit",
+                limit_bytes as f64 / (1u64 << 30) as f64,
+                fits as f64 / (1u64 << 30) as f64
+            )
+        })
+    }
+
     /// The emulated devices in words; `None` where everything is real.
     pub fn laboratory(&self) -> Option<String> {
         let held: Vec<String> = self

@@ -410,3 +410,36 @@ fn what_contradicts_traces_is_a_mistake() {
     }
     assert!(mistakes(&["traces.endpoint=\"c\""]).contains("traces.endpoint: invalid address"));
 }
+
+#[test]
+fn budgets_that_memory_does_not_hold_are_advised_of() {
+    let advice = |set: &[&str], limit_bytes: u64| {
+        let set: Vec<String> = set.iter().map(|set| (*set).to_owned()).collect();
+        Config::parse("", "", &set).unwrap().memory_advice(limit_bytes)
+    };
+    let gib = |n: u64| n << 30;
+    assert_eq!(advice(&["node.memory_bytes=9GiB"], gib(10)), None);
+    let node = advice(&["node.memory_bytes=10GB"], gib(10)).unwrap();
+    assert!(
+        node.contains("node.memory_bytes is 10GB, and this process may use 10.0 GiB"),
+        "{node}"
+    );
+    assert!(node.ends_with("at most 9.0 GiB fit"), "{node}");
+    // Layers count where there are datasets, and both have one budget where they share it.
+    let layers = ["node.memory_bytes=8GiB", "datasets.layers_bytes=2GiB"];
+    assert_eq!(advice(&layers, gib(10)), None);
+    let served = [&layers[..], &["datasets.path=copies"]].concat();
+    assert!(advice(&served, gib(10)).unwrap().contains("datasets.layers_bytes 2GiB"));
+    let shared = [&served[..], &["node.memory_shared_bytes=9GiB"]].concat();
+    assert_eq!(advice(&shared, gib(10)), None);
+    assert!(advice(&shared, gib(9)).unwrap().contains("node.memory_shared_bytes is 9GiB"));
+    // The largest size that can be written is not too large to be added up.
+    assert!(advice(&["node.memory_bytes=9223372036854775807"], u64::MAX / 2).is_some());
+}
+
+#[test]
+fn a_size_is_shown_as_it_is_written() {
+    for text in ["0B", "1B", "4GB", "64MiB", "1GiB", "1500MB", "1TB", "3KiB", "1025B", "1TiB"] {
+        assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+    }
+}

@@ -11,9 +11,6 @@
 //! the process itself: [`PROCESS_BYTES`]. The page cache is not counted, because the system frees
 //! it when memory is needed.
 
-use std::path::Path;
-
-use procfs::{Current as _, Meminfo};
 use shard::index;
 use shard::record::{Format, RECORD_BYTES_MAX};
 
@@ -231,36 +228,14 @@ impl Machine {
     ///
     /// If /proc/meminfo cannot be read.
     pub fn current() -> Result<Machine> {
-        let memory = Meminfo::current()
+        let bytes = record::memory::available_bytes()
             .map_err(std::io::Error::other)
             .context(|| "cannot read /proc/meminfo".to_owned())?;
-        let available = memory.mem_available.unwrap_or(memory.mem_free);
-        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let limits =
-            groups.lines().filter_map(|line| group_limit(Path::new("/sys/fs/cgroup"), line));
-        let bytes = limits.fold(available, u64::min);
         Ok(Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         })
     }
-}
-
-/// The smallest memory limit of a control group and its ancestors. `line` is a line of
-/// /proc/self/cgroup. In version 2 all controllers share one tree; in version 1 the memory
-/// controller has its own.
-fn group_limit(mounted: &Path, line: &str) -> Option<u64> {
-    let mut parts = line.splitn(3, ':').skip(1);
-    let (controllers, path) = (parts.next()?, parts.next()?);
-    let (root, file) = match controllers {
-        "" => (mounted.to_owned(), "memory.max"),
-        "memory" => (mounted.join("memory"), "memory.limit_in_bytes"),
-        _ => return None,
-    };
-    let own = root.join(path.trim_start_matches('/'));
-    let groups = own.ancestors().take_while(|group| group.starts_with(&root));
-    let limit = |group: &Path| std::fs::read_to_string(group.join(file)).ok()?.trim().parse().ok();
-    groups.filter_map(limit).min()
 }
 
 #[cfg(test)]
@@ -330,22 +305,5 @@ mod tests {
         assert!(!plan.fits(&Counts { bytes, lines: bytes, commas: 0 }));
         assert!(plan.fits(&Counts { bytes: bytes / 8, lines: bytes / 8, commas: 0 }));
         assert_eq!(Counts::from_text(b"a,b\n\n,"), Counts { bytes: 6, lines: 2, commas: 2 });
-    }
-
-    #[test]
-    fn the_least_limit_of_a_group_and_those_around_it_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        std::fs::create_dir_all(root.join("a/b")).unwrap();
-        std::fs::create_dir_all(root.join("memory/c")).unwrap();
-        std::fs::write(root.join("a/memory.max"), "1000\n").unwrap();
-        std::fs::write(root.join("a/b/memory.max"), "max\n").unwrap();
-        std::fs::write(root.join("memory/c/memory.limit_in_bytes"), "2000\n").unwrap();
-        assert_eq!(group_limit(root, "0::/a/b"), Some(1000));
-        assert_eq!(group_limit(root, "0::/"), None);
-        assert_eq!(group_limit(root, "4:memory:/c"), Some(2000));
-        assert_eq!(group_limit(root, "3:cpu:/c"), None);
-        assert_eq!(group_limit(root, "nonsense"), None);
-        assert!(Machine::current().unwrap().memory_bytes > 0);
     }
 }

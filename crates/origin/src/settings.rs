@@ -30,8 +30,9 @@ const UNITS: [(&str, u64); 9] = [
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Exactly, and with few digits: 4GB is also 3906250KiB.
         let fits = |unit: &&(&str, u64)| self.0 >= unit.1 && self.0.is_multiple_of(unit.1);
-        match UNITS.iter().find(fits) {
+        match UNITS.iter().filter(fits).max_by_key(|unit| unit.1) {
             Some((name, unit)) if *unit > 1 => write!(f, "{}{name}", self.0 / unit),
             _ => write!(f, "{}B", self.0),
         }

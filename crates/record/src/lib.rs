@@ -12,6 +12,7 @@ pub mod compressed;
 mod error;
 pub mod file;
 mod host;
+pub mod memory;
 mod read;
 mod roots;
 mod times;

@@ -51,6 +51,10 @@ pub fn announce(config: &Config, server: &Server) {
         config.node.memory_bytes,
         config.origin.in_words()
     );
+    if let Some(advice) = record::memory::limit_bytes().ok().and_then(|it| config.memory_advice(it))
+    {
+        warn!("{advice}");
+    }
     if let Some(laboratory) = config.laboratory() {
         info!("EMULATED: {laboratory}");
     }

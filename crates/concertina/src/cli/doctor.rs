@@ -55,6 +55,30 @@ struct DeviceReport {
     advice: Vec<String>,
 }
 
+/// Memory, where the budgets of the configuration do not fit.
+#[derive(Serialize)]
+struct MemoryReport {
+    /// What this process may use, bytes.
+    memory_limit_bytes: u64,
+    advice: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Report {
+    Device(Box<DeviceReport>),
+    Memory(MemoryReport),
+}
+
+impl Report {
+    fn advice(&self) -> &[String] {
+        match self {
+            Report::Device(device) => &device.advice,
+            Report::Memory(memory) => &memory.advice,
+        }
+    }
+}
+
 /// Runs the command. It changes nothing; the exit code is 1 if there is advice.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut set = super::serve::tokens(|name| std::env::var(name).ok());
@@ -66,10 +90,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         for folder in device.folders() {
             let facts = look(&folder, &mounts, Path::new("/sys"));
             let advice = advise(device.class, &facts);
-            found.push(DeviceReport { folder, class: device.class, facts, advice });
+            found.push(Report::Device(Box::new(DeviceReport {
+                folder,
+                class: device.class,
+                facts,
+                advice,
+            })));
         }
     }
-    let sound = found.iter().all(|found| found.advice.is_empty());
+    if let Ok(memory_limit_bytes) = record::memory::limit_bytes() {
+        let advice: Vec<String> = config.memory_advice(memory_limit_bytes).into_iter().collect();
+        if !advice.is_empty() {
+            found.push(Report::Memory(MemoryReport { memory_limit_bytes, advice }));
+        }
+    }
+    let sound = found.iter().all(|found| found.advice().is_empty());
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&found)?);
     } else {
@@ -79,10 +114,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn in_words(found: &DeviceReport) -> String {
+fn in_words(found: &Report) -> String {
+    let mut text = match found {
+        Report::Device(device) => device_in_words(device),
+        Report::Memory(memory) => {
+            format!("memory: {} MiB", memory.memory_limit_bytes >> 20)
+        }
+    };
+    for advice in found.advice() {
+        text += &format!("\n  - {advice}");
+    }
+    text
+}
+
+fn device_in_words(found: &DeviceReport) -> String {
     let unknown = || "unknown".to_owned();
     let facts = &found.facts;
-    let mut text = format!(
+    format!(
         "{} ({}): {} on device {}, scheduler {}, read-ahead {}, queue depth {}, {}",
         found.folder.display(),
         if found.class == Class::Hot { "hot" } else { "bulk" },
@@ -100,11 +148,7 @@ fn in_words(found: &DeviceReport) -> String {
             Some(false) => "solid state",
             None => "of unknown kind",
         }
-    );
-    for advice in &found.advice {
-        text += &format!("\n  - {advice}");
-    }
-    text
+    )
 }
 
 /// Reads what there is of a folder's device. A folder that does not exist yet is looked up by the
