@@ -193,6 +193,9 @@ impl Parameters {
                 known.join(", ")
             )));
         }
+        if let Some(name) = wire::query::repeated_name(query) {
+            return Err(refused(format!("parameter {name:?} is given twice")));
+        }
         Ok(Parameters(given))
     }
 

@@ -36,6 +36,9 @@ pub async fn list(store: &dyn Store, lane: &Arc<ThreadRecorder>, query: &str) ->
     let mut seen = lane.received(Operation::List, b"");
     let bad = |what: String| Problem::new(StatusCode::BAD_REQUEST, &what);
     let (mut prefix, mut after, mut limit) = (Vec::new(), None, LIST_MAX);
+    if let Some(name) = wire::query::repeated_name(query) {
+        return Err(bad(format!("parameter {name:?} is given twice")));
+    }
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let decoded: Vec<u8> = percent_encoding::percent_decode_str(value).collect();

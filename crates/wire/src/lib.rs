@@ -1,5 +1,5 @@
 //! What every connection needs, whatever answers on it: places of connections, TLS, the framing of HTTP/1, heads of plain reads,
-//! bodies, ranges, conditions, paces, limits of clients, refusals, headers, texts of metrics, records of requests and spans of
+//! bodies, query strings, ranges, conditions, paces, limits of clients, refusals, headers, texts of metrics, records of requests and spans of
 //! sampled ones.
 //!
 //! No node, gateway, device or member here.
@@ -20,6 +20,7 @@ pub mod lane;
 pub mod limits;
 pub mod pace;
 pub mod problem;
+pub mod query;
 pub mod range;
 pub mod refusal;
 pub mod tls;

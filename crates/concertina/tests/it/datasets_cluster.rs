@@ -382,6 +382,7 @@ fn what_is_asked_wrongly_is_said() {
         ("/datasets/lines/records?query=a&limit=1000000", 400, "limit"),
         ("/datasets/lines/records?query=a&sorted=false&after=1", 400, "no next page"),
         ("/datasets/lines/records?queri=a", 400, "unknown parameter"),
+        ("/datasets/lines/records?query=a&query=b", 400, "given twice"),
         ("/datasets/lines/records?key=a", 400, "no key"),
         ("/datasets/lines/records?pattern=%28", 400, ""),
         ("/datasets/lines/records/x", 400, "whole number"),

@@ -198,6 +198,7 @@ fn bad_requests_are_told_what_to_do() {
         ("POST", "/objects/a", &[("content-length", "0")], 405, "GET, HEAD, PUT and DELETE"),
         ("POST", "/objects", &[("content-length", "0")], 405, "GET and HEAD"),
         ("GET", "/objects?limit=0", &[], 400, "from 1 to 1000"),
+        ("GET", "/objects?prefix=a&limit=9&prefix=b", &[], 400, "given twice"),
         ("GET", "/objects?color=red", &[], 400, "use prefix"),
         ("PUT", "/objects/a", &[], 411, "Content-Length"),
         (
