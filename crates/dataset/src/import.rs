@@ -202,17 +202,14 @@ pub(super) fn fill(
         return fill_files(folder, inputs, options, plan, tell);
     }
     let mut input = Joined::open(inputs)?;
-    let mut buffer = Vec::new();
-    while let Some(len) = start::longer_sample(&buffer) {
-        let from = buffer.len();
-        input.read_up_to(plan.shard_bytes.min(len), &mut buffer)?;
-        if buffer.len() == from {
-            break;
-        }
-    }
+    let sample = start::Sample::read(|len, bytes| {
+        input.read_up_to(plan.shard_bytes.min(len), bytes)?;
+        Ok(())
+    })?;
     let first = inputs.first().map(PathBuf::as_path).unwrap_or(Path::new("-"));
     let Detection { mut schema, because, warning } =
-        start::detect(&buffer, first, &options.hints(), &options.orders)?;
+        start::detect(&sample, first, &options.hints(), &options.orders)?;
+    let mut buffer = sample.bytes;
     if options.key.is_some() {
         schema.key.clone_from(&options.key);
     }

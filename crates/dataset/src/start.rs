@@ -1,5 +1,6 @@
 //! The start of an input: how much of it is looked at, the format found there, and the headers of tables.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read as _};
 use std::path::Path;
 
@@ -17,8 +18,46 @@ const LINES_MIN: usize = 16;
 /// The longest header of a table, bytes.
 pub(super) const HEADER_BYTES_MAX: usize = 1 << 20;
 
+/// The start of an input.
+#[derive(Default)]
+pub(super) struct Sample {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Whether these are all of the input.
+    pub is_whole: bool,
+}
+
+impl Sample {
+    /// Reads until there are enough lines to show records. `read` makes the bytes longer, up to the length that it is given
+    /// or somewhat less, and leaves them as they are at the end of the input.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`.
+    pub fn read(mut read: impl FnMut(usize, &mut Vec<u8>) -> Result<()>) -> Result<Sample> {
+        let mut sample = Sample::default();
+        while let Some(len) = longer_sample(&sample.bytes) {
+            let before = sample.bytes.len();
+            read(len, &mut sample.bytes)?;
+            if sample.bytes.len() == before {
+                sample.is_whole = true;
+                break;
+            }
+        }
+        Ok(sample)
+    }
+
+    /// The bytes, of which the last record is complete if it is the input's last: a file of two rows need not end its second.
+    fn records(&self) -> Cow<'_, [u8]> {
+        if self.is_whole && !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
+            return Cow::Owned([&self.bytes[..], b"\n"].concat());
+        }
+        Cow::Borrowed(&self.bytes)
+    }
+}
+
 /// How long the next sample should be, if this one holds too few lines to show records: `None` once it is enough.
-pub(super) fn longer_sample(sample: &[u8]) -> Option<usize> {
+fn longer_sample(sample: &[u8]) -> Option<usize> {
     let mut ends = sample.iter().filter(|byte| **byte == b'\n');
     let is_enough = ends.nth(LINES_MIN - 1).is_some();
     (!is_enough && sample.len() < SAMPLE_BYTES_MAX)
@@ -31,12 +70,12 @@ pub(super) fn longer_sample(sample: &[u8]) -> Option<usize> {
 ///
 /// If the format would be a guess, or the options contradict the sample.
 pub(super) fn detect(
-    sample: &[u8],
+    sample: &Sample,
     path: &Path,
     hints: &Hints,
     orders: &[String],
 ) -> Result<Detection> {
-    let mut found = Schema::detect_with(sample, hints)?;
+    let mut found = Schema::detect_with(&sample.records(), hints)?;
     let names = &found.schema.names;
     if let Some(order) = orders.iter().find(|order| !names.contains(order)) {
         ensure!(

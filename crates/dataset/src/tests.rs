@@ -310,7 +310,17 @@ fn the_start_of_an_input_decides_its_format() {
         let warning = import(text, options()).unwrap().warning.unwrap();
         assert!(warning.contains("ends in .csv") && warning.contains("--format csv"), "{warning}");
     }
-    assert_eq!(import("name,size\ned,90\n", options()).unwrap().warning, None);
+    // The last row of the whole input is a record like the others.
+    for text in ["name,size\ned,90\n", "name,size\ned,90", "name,size\r\ned,90"] {
+        assert_eq!(import(text, options()).unwrap().warning, None);
+        let dataset = Dataset::open(&folder.path().join("d")).unwrap();
+        let format = Format::Csv { delimiter: b',', header: true };
+        assert_eq!((dataset.schema().format, dataset.end_id()), (format, 1), "{text:?}");
+        assert_eq!(exported(&dataset), text.as_bytes());
+    }
+    // So is one that was cut off: two records with a broken third are not taken for three.
+    let cut = import("{\"a\":1}\n{\"a\":2}\n{\"a\":", options()).unwrap_err();
+    assert!(with_causes(&cut).contains("the one at line 3 is not"), "{cut}");
 }
 
 /// What would be other records behind others could never be sealed.

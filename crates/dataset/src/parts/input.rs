@@ -234,15 +234,10 @@ fn detected(first: &Path, options: &Options) -> Result<Detection> {
         return Ok(Detection { schema, because: "as given".to_owned(), warning: None });
     }
     let file = text::open_plain(first)?;
-    let mut sample = Vec::new();
-    while let Some(len) = start::longer_sample(&sample) {
-        let longer = text::begin_of(&file, len)?;
-        let is_all = longer.len() < len;
-        sample = longer;
-        if is_all {
-            break;
-        }
-    }
+    let sample = start::Sample::read(|len, bytes| {
+        *bytes = text::begin_of(&file, len)?;
+        Ok(())
+    })?;
     start::detect(&sample, first, &options.hints(), &options.orders)
 }
 
