@@ -410,12 +410,10 @@ pub fn largest_rate(
     let beyond_limit = rate.value > limit;
     let trust = model.trust()?;
     let beyond_trust = !trust.covers(each.value);
-    let mut statement = format!(
-        "{objective} holds up to {} requests/s [{}, {}]",
-        digits(rate.value, 4),
-        digits(rate.low, 4),
-        upper_end(rate.high)
-    );
+    let mut statement = format!("{objective} holds up to {} requests/s", digits(rate.value, 4));
+    if rate.low < rate.high {
+        statement += &format!(" [{}, {}]", digits(rate.low, 4), upper_end(rate.high));
+    }
     if servers > 1 {
         statement += &format!(" on {servers} servers");
     }

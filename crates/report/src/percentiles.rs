@@ -52,8 +52,10 @@ pub(super) fn percentiles_grid<'a>(steps: impl Iterator<Item = (f64, &'a [Percen
                 if i == 0 { digits(rate, 4) } else { String::new() },
                 format!("p{}", digits(p.share * 100.0, 4)),
                 time(p.measured_s),
-                predicted.map_or("unstable".to_owned(), |v| {
-                    format!("{} [{}, {}]", time(v.value), time(v.low), time(v.high))
+                predicted.map_or("unstable".to_owned(), |v| match v.low < v.high {
+                    true => format!("{} [{}, {}]", time(v.value), time(v.low), time(v.high)),
+                    // Of numbers that were stated.
+                    false => time(v.value),
                 }),
                 off.filter(|off| off.is_finite())
                     .map_or("–".to_owned(), |off| format!("{off:+.1}").replace('-', "−")),

@@ -49,10 +49,15 @@ fn has_interval(p: &Parameter) -> bool {
     p.low < p.high
 }
 
+/// Whether one of these values has a 95 % interval.
+pub fn has_intervals<'a>(values: impl IntoIterator<Item = &'a Parameter>) -> bool {
+    values.into_iter().any(has_interval)
+}
+
 /// Why none of these values has an interval; nothing if one has, or there are none.
 pub fn no_interval_text<'a>(values: impl IntoIterator<Item = &'a Parameter>) -> &'static str {
     let mut values = values.into_iter().peekable();
-    match values.peek().is_some() && !values.any(has_interval) {
+    match values.peek().is_some() && !has_intervals(values) {
         true => {
             "No intervals: the model's numbers are stated, and nothing says how uncertain they are.\n"
         }

@@ -13,7 +13,7 @@ use report::Objective;
 use report::grid::Grid;
 use report::plan_basis::PlanBasis;
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, is_plot, standalone};
-use report::table::{percent, tenths};
+use report::table::{has_intervals, percent, tenths, with_interval};
 
 use super::sources::Sources;
 use super::text::PlanReport;
@@ -292,9 +292,12 @@ impl PlanReport<'_> {
         let failing = found.candidates.iter().any(|candidate| candidate.while_down.is_some());
         let mut head = ["cost", "servers", "memory"].map(String::from).to_vec();
         head.extend(self.choices.devices.iter().map(|device| device.class.clone()));
-        head.extend(
-            ["replicas", "formula % [95 %]", "simulated %", "difference"].map(String::from),
-        );
+        let shares = found.candidates.iter().map(|it| &self.plan.ranked[it.candidate]);
+        let formula = match has_intervals(shares.map(|planned| &planned.forecast.within)) {
+            true => "formula % [95 %]",
+            false => "formula %",
+        };
+        head.extend(["replicas", formula, "simulated %", "difference"].map(String::from));
         head.extend(["queues", "shares"].map(String::from));
         if failing {
             head.extend(["failures", "while down %"].map(String::from));
@@ -337,11 +340,10 @@ impl PlanReport<'_> {
     fn simulated_row(&self, found: &SimulatedCandidate, failing: bool) -> Vec<String> {
         let planned = &self.plan.ranked[found.candidate];
         let c = &planned.configuration;
-        let w = &planned.forecast.within;
         let mut cells = vec![self.price(c.cost), c.servers.to_string(), self.memory(c)];
         cells.extend(c.devices.iter().map(|device| device.count.to_string()));
         cells.push(c.replicas.to_string());
-        cells.push(format!("{} [{}, {}]", percent(w.value), percent(w.low), percent(w.high)));
+        cells.push(with_interval(&planned.forecast.within, percent));
         let share = |of: Interval| format!("{} ± {:.2}", percent(of.value), 100.0 * of.half);
         cells.extend([share(found.simulated), points(found.difference)]);
         let effect = |of: Assumption| {

@@ -7,7 +7,9 @@ use model::plan::{
 
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
-use report::table::{MARK, MARK_TEXT, mark, percent, tenths, trust_text, warnings_text};
+use report::table::{
+    MARK, MARK_TEXT, has_intervals, mark, percent, tenths, trust_text, warnings_text, with_interval,
+};
 use report::{Objective, compare};
 
 /// The classes of devices for which the choices give a number of devices in a server.
@@ -84,7 +86,9 @@ impl PlanReport<'_> {
     }
 
     fn grid(&self, all: &[Planned]) -> Grid {
-        let within = format!("≤ {} % [95 %]", time(self.objective.within_s));
+        let shares = all.iter().map(|planned| &planned.forecast.within);
+        let interval = if has_intervals(shares) { " [95 %]" } else { "" };
+        let within = format!("≤ {} %{interval}", time(self.objective.within_s));
         let mut head = ["cost", "servers", "memory"].map(String::from).to_vec();
         head.extend(chosen_classes(self.choices).map(String::from));
         head.extend(["replicas", &within, "Spotify", "median", "p99"].map(String::from));
@@ -101,8 +105,7 @@ impl PlanReport<'_> {
         let mut cells = vec![self.price(c.cost), c.servers.to_string(), self.memory(c)];
         cells.extend(c.devices.iter().map(|d| d.count.to_string()));
         cells.push(c.replicas.to_string());
-        let w = &f.within;
-        cells.push(format!("{} [{}, {}]", percent(w.value), percent(w.low), percent(w.high)));
+        cells.push(with_interval(&f.within, percent));
         cells.push(f.published.map_or("unstable".to_owned(), percent));
         let at = |share: f64| {
             let found = f.quantiles.iter().find(|q| q.share == share);
