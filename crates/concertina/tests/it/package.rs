@@ -156,6 +156,38 @@ fn pages_and_completions_are_what_man_and_bash_take() {
     assert_eq!(output_text(&offered), "plan\n--objective\n");
 }
 
+#[test]
+fn completions_are_what_zsh_and_fish_take() {
+    const TEST: &str = "package::completions_are_what_zsh_and_fish_take";
+    let shells = ["zsh", "fish"];
+    if shells.iter().any(|shell| Command::new(shell).arg("--version").output().is_err()) {
+        return left_out(TEST, "zsh or fish is not installed (sh .ci/setup)");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_concertina");
+    for (shell, name) in shells.into_iter().zip(["_concertina", "concertina.fish"]) {
+        let text = run(Command::new(program).args(["completions", shell])).stdout;
+        fs::write(folder.path().join(name), text).unwrap();
+        run(Command::new(shell).arg("-n").arg(folder.path().join(name)));
+    }
+    // zsh finds the function for the command, and can load it.
+    let script = r#"
+        fpath=("$1" $fpath); autoload -U compinit; compinit -u -D
+        print ${_comps[concertina]}; autoload +X _concertina && print loaded
+    "#;
+    let found = run(Command::new("zsh").args(["-f", "-c", script, "zsh"]).arg(folder.path()));
+    assert_eq!(output_text(&found), "_concertina\nloaded\n");
+    let script = r#"source "$argv[1]/concertina.fish"
+        complete -C "concertina pla"; complete -C "concertina plan --obj""#;
+    let mut fish = Command::new("fish");
+    // It keeps its variables in the user's folder.
+    fish.env("HOME", folder.path()).env("XDG_CONFIG_HOME", folder.path());
+    let offered = run(fish.args(["-c", script]).arg(folder.path()));
+    let offered = output_text(&offered);
+    let names: Vec<&str> = offered.lines().filter_map(|line| line.split('\t').next()).collect();
+    assert_eq!(names, ["plan", "--objective"], "{offered}");
+}
+
 /// A folder that dpkg takes for the root of a system with nothing installed.
 struct System {
     root: PathBuf,
