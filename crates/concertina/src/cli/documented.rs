@@ -6,8 +6,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-
 /// A command line with where it stands.
 struct Documented {
     place: String,
@@ -90,13 +88,13 @@ fn every_documented_command_is_one() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         all.extend(command_lines(&name, &text));
     }
-    examples_of_help(&super::Cli::command(), &mut all);
+    examples_of_help(&super::command(), &mut all);
     // The search finds them: there were 158 in the documents alone.
     assert!(all.len() > 200, "{} command lines", all.len());
     let mut refused = Vec::new();
     for Documented { place, line } in &all {
         let Some(words) = words(line) else { continue };
-        if let Err(error) = super::Cli::command().try_get_matches_from(words)
+        if let Err(error) = super::command().try_get_matches_from(words)
             && error.use_stderr()
         {
             let why = error.to_string();
@@ -114,7 +112,7 @@ fn every_documented_command_is_one() {
 /// The first that somebody looks for in a help is a line to copy.
 #[test]
 fn every_help_shows_how_the_command_is_used() {
-    for command in super::Cli::command().get_subcommands() {
+    for command in super::command().get_subcommands() {
         let name = command.get_name();
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let shown = command_lines(name, &text).into_iter().map(|shown| shown.line);

@@ -29,7 +29,7 @@ Examples:
   concertina fit runs/load runs/server --steps 500/s,900/s --out light.toml
   concertina fit runs/load runs/server --hold-out 3,4      fit the others, judge the model on these
   concertina fit runs/load --node a=runs/a --node b=runs/b --out cluster.toml
-  concertina fit runs/imported --servers 8                 a service of which only response times are known
+  concertina fit runs/imported --servers 8                 a service with response times only
   concertina fit runs/imported --servers auto --hold-out 3
   concertina fit runs/imported --servers auto --no-hits    no cache answers in front of the servers
   concertina fit runs/imported --servers auto --closed-loop 1=114,8=121,64=72

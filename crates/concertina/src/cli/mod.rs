@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 mod act;
 mod capacity;
@@ -35,6 +35,7 @@ mod figures;
 mod fit;
 #[doc(hidden)]
 pub mod fuzzing;
+mod help;
 mod import;
 mod keys;
 mod live;
@@ -139,9 +140,15 @@ enum Command {
     Man(completions::ManArgs),
 }
 
+/// The command line as it is parsed and shown.
+fn command() -> clap::Command {
+    help::with_paragraphs(Cli::command())
+}
+
 /// Parses the command line, runs the command, and prints its error, if any, to standard error.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
@@ -171,8 +178,8 @@ pub fn main() -> ExitCode {
         Command::Keys(args) => keys::run(&args),
         Command::Doctor(args) => doctor::run(args),
         Command::Device(args) => device::run(&args),
-        Command::Completions(args) => completions::completions(&args, Cli::command()),
-        Command::Man(args) => completions::man(&args, Cli::command()),
+        Command::Completions(args) => completions::completions(&args, command()),
+        Command::Man(args) => completions::man(&args, command()),
     };
     match result {
         Ok(code) => code,

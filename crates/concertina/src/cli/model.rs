@@ -25,7 +25,8 @@ use crate::cli::output::{out, outln};
 Examples:
   concertina model --service exp:6.2ms --servers 4 --out model.toml
   concertina model --service exp:150/s --devices 6 --memory 0.815-0.000501/s --out spotify.toml
-  concertina model --service lognormal:8ms,2 --devices 4 --memory 60% --memory-time 0.2ms --outside 0.4ms
+  concertina model --service lognormal:8ms,2 --devices 4 --memory 60% --memory-time 0.2ms \\
+      --outside 0.4ms
   concertina model --service exp:6.0..6.4ms --servers 4    the mean is known to this 95 % interval
   concertina model --service file:times.txt --servers 2 --origin 5%,lognormal:40ms,1
   concertina model --published 150,6,0.815,0.000501 --out spotify.toml

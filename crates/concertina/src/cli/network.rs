@@ -34,10 +34,12 @@ Examples:
 A file has stations and classes:
 
   [station.front]
-  servers = 16                # scv = 0.25 (service not exponential), kind = \"delay\", rates = [1.0, 1.8, 2.4], or curve = [[1, 90.0], [8, 500.0]]
+  servers = 16                # more keys: scv = 0.25 (service not exponential), kind = \"delay\",
+                              # rates = [1.0, 1.8, 2.4], or curve = [[1, 90.0], [8, 500.0]]
   [station.disk]              # one server
   [station.caches]
-  fork = 10                   # every visit: a part for each of ten queues; needed = 8 for any eight (open classes only)
+  fork = 10                   # every visit: a part for each of ten queues; needed = 8 for any
+                              # eight (open classes only)
   [class.readers]
   customers = 100             # closed: they wait for the reply and think; or rate = 50.0, open
   think_ms = 250.0

@@ -29,13 +29,16 @@ Examples:
   concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000
   concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 \\
       --growth 5%/month --months 12 --with-one-lost
-  concertina plan cluster.toml --choices choices.toml --objective \"95% within 20ms\" --rate 5000 --json
-  concertina plan model.toml --choices choices.toml --objective \"99% within 1s\" --rate 12000 --limit published
-  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --curves curves.toml
-  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --simulate \
-      --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d --picture plan.svg
-  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 --simulate \
-      --out study --part 0/8                # all eight on any machines, then the same with --join
+  concertina plan cluster.toml --choices choices.toml --objective \"95% within 20ms\" --rate 5000 \\
+      --json
+  concertina plan model.toml --choices choices.toml --objective \"99% within 1s\" --rate 12000 \\
+      --limit published
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 \\
+      --curves curves.toml
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 \\
+      --simulate --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d --picture plan.svg
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 \\
+      --simulate --out study --part 0/8     # all eight on any machines, then the same with --join
 
 choices.toml describes what can be bought for each server:
 

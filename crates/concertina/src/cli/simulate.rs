@@ -30,13 +30,15 @@ Examples:
   concertina simulate --config cluster.toml --rate 1000,2000,3000
   concertina simulate --config cluster.toml --rate 2000 --lost a
   concertina simulate --config cluster.toml --rate 2000 --read-share 0.9 --gateways 3 --loss 1% \\
-    --duplicates 1% --late 1%:50ms --fault kill:a@10s+5s --fault cut:origin@30s+2s --drift 200 --check
+      --duplicates 1% --late 1%:50ms --fault kill:a@10s+5s --fault cut:origin@30s+2s --drift 200 \\
+      --check
   concertina simulate --config cluster.toml --rate 2000 --until-within 1%
   concertina simulate --config cluster.toml --rate 1000,2000 --runs 8 --out study --part 0/4
   concertina simulate --config cluster.toml --rate 1000,2000 --runs 8 --out study --join
-  concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --nodes 1000 --rate 50000 --duration 5h
-  concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --rate 30 --duration 365d --daily 60% \\
-    --growth 1.5 --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d
+  concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --nodes 1000 --rate 50000 \\
+      --duration 5h
+  concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --rate 30 --duration 365d \\
+      --daily 60% --growth 1.5 --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d
 
 With --check the history is judged as in the simulator's own tests: after an acknowledged write no later
 read returns an older version, and no acknowledged write is lost. Violations are listed, with exit code 1;
