@@ -6,18 +6,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use model::capacity::{
-    AffineCost, Basis, IoCapacity, IoPoint, IoThroughput, MixPart, Scalability, ScalablePoint,
+    Basis, IoCapacity, IoPoint, IoThroughput, MixPart, Scalability, ScalablePoint,
     ScalableThroughput, Shares,
 };
-use model::regression::Estimated;
 
+use super::capacity_affine::affine_text;
 use super::capacity_live as live;
 use super::capacity_verdict::{self as verdict, error_percent, interval};
 use super::sheet::{Sheet, confidence};
 use crate::cli::output::{out, outln};
 use report::capacity::{self, MixQuestion};
 use report::grid::Grid;
-use report::objective::{digits, time};
+use report::objective::digits;
 use report::verdict::labelled_text;
 
 /// Arguments of the command.
@@ -91,7 +91,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 fn size(text: &str) -> Result<f64, String> {
-    Ok(super::load::bytes(text.trim())? as f64)
+    Ok(super::load_values::bytes(text.trim())? as f64)
 }
 
 fn mix(text: &str) -> Result<Mix, String> {
@@ -262,24 +262,6 @@ fn storage_text(
         }
     }
     out + &warnings_text(system.warnings())
-}
-
-/// The cost between sizes, in a sentence.
-pub(super) fn affine_text(affine: &AffineCost) -> String {
-    let line = |fixed: Estimated, byte: Estimated| {
-        format!("{} + {} ns per byte", time(fixed.value), interval(scaled(byte, 1e9)))
-    };
-    format!(
-        "\nBetween sizes: a read takes {}, a write {}; worst error {} %.\n",
-        line(affine.read_fixed_s, affine.read_byte_s),
-        line(affine.write_fixed_s, affine.write_byte_s),
-        error_percent(affine.residual_worst)
-    )
-}
-
-/// Converts to another unit.
-fn scaled(e: Estimated, by: f64) -> Estimated {
-    Estimated { value: e.value * by, low: e.low.map(|x| x * by), high: e.high.map(|x| x * by) }
 }
 
 fn source(found: &IoThroughput) -> String {

@@ -16,9 +16,11 @@ use rand::{RngExt, SeedableRng};
 use report::grid::Grid;
 use report::objective::digits;
 
-use super::load::{bar, interrupted as exit_code, seconds, watch_interrupts};
+use super::capacity_affine::affine_text;
+use super::load::{bar, interrupted as exit_code, watch_interrupts};
 use super::load_http::HttpOptions;
 use super::load_options::LoadOptions;
+use super::load_values::{bytes, seconds};
 use crate::cli::output::{errln, out, outln};
 use crate::survey::{Folder, Reads, Settings, Survey, bytes_of_objects, part, reads, run as go};
 use load::{Load, Plan, Progress};
@@ -84,7 +86,7 @@ pub(super) fn given_option(given: &ArgMatches) -> Option<String> {
 }
 
 fn size(text: &str) -> Result<u64, String> {
-    let bytes = super::load::bytes(text.trim())?;
+    let bytes = bytes(text.trim())?;
     match bytes {
         1..=1_073_741_824 => Ok(bytes),
         _ => Err(format!("a size of {bytes} bytes: 1 byte to 1 GiB expected")),
@@ -314,7 +316,7 @@ fn text(url: &str, survey: &Survey) -> String {
     }
     text += &grid.text();
     if let Some(affine) = survey.law.affine() {
-        text += &super::capacity::affine_text(affine);
+        text += &affine_text(affine);
     }
     text.push('\n');
     text

@@ -10,18 +10,20 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 use shard::query::{Pattern, Query};
 
+use super::data_compact as compact;
+use super::data_dataset::DatasetArgs;
+use super::data_export as export;
+use super::data_import as import;
+use super::data_layers as layers;
+use super::data_parts as parts;
 use super::data_print::{self as print, Format, Records};
+use super::data_push as push;
 use super::data_server::ServerArgs;
 use super::data_work::{self as work, WorkArgs};
-use super::{
-    data_compact as compact, data_export as export, data_import as import, data_layers as layers,
-    data_parts as parts, data_push as push,
-};
 use crate::cli::output::output;
-use crate::remote::served::{self, Page, Record, Search, Served};
-use crate::remote::server::Server;
+use crate::remote::served::{self, Page, Record, Search};
 use dataset::chunk::CHUNK_BYTES_MAX;
-use dataset::{Dataset, PageRequest, Writer};
+use dataset::{Dataset, PageRequest};
 
 /// The records of the first page of all that match, which are printed together.
 const PAGE_RECORDS_MIN: usize = 100;
@@ -93,28 +95,6 @@ enum Command {
     Pull(push::PullArgs),
     /// Show the memory that the layers of a served dataset take, or set its limit
     Layers(layers::Args),
-}
-
-/// A dataset, and the format of the output.
-#[derive(clap::Args)]
-pub(super) struct DatasetArgs {
-    #[command(flatten)]
-    pub(super) local: Local,
-    #[command(flatten)]
-    pub(super) server: ServerArgs,
-}
-
-/// A dataset of a folder, and the format of the output.
-#[derive(clap::Args)]
-pub(super) struct Local {
-    /// The dataset, or the path of a shard's file
-    pub(super) name: String,
-    /// The folder of datasets
-    #[arg(long, value_name = "DIR", default_value = "datasets")]
-    folder: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 #[derive(clap::Args)]
@@ -259,38 +239,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Push(args) => push::push(&args),
         Command::Pull(args) => push::pull(&args),
         Command::Layers(args) => layers::run(&args),
-    }
-}
-
-impl Local {
-    fn path(&self) -> PathBuf {
-        let as_file = Path::new(&self.name);
-        if as_file.is_file() { as_file.to_owned() } else { self.folder.join(&self.name) }
-    }
-
-    pub(super) fn open(&self) -> anyhow::Result<Dataset> {
-        let path = self.path();
-        Dataset::open(&path).with_context(|| self.missing(&path))
-    }
-
-    fn write(&self) -> anyhow::Result<Writer> {
-        let path = self.path();
-        Writer::open(&path).with_context(|| self.missing(&path))
-    }
-
-    fn missing(&self, path: &Path) -> String {
-        if path.exists() {
-            return format!("dataset {}", self.name);
-        }
-        let folder = self.folder.display();
-        format!("there is no dataset {} in {folder} (concertina data list; --folder)", self.name)
-    }
-}
-
-impl DatasetArgs {
-    /// The dataset on a server, if a server was named.
-    pub(super) fn served_on<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
-        server.as_ref().map(|server| Served::new(server, &self.local.name))
     }
 }
 
@@ -521,9 +469,4 @@ fn drop_dataset(one: &DatasetArgs) -> anyhow::Result<ExitCode> {
         None => dataset::drop_dataset(&one.local.folder, &one.local.name)?,
     }
     print_result(one, json!({ "dropped": true }), &format!("{} dropped", one.local.name))
-}
-
-/// Parses a format, for `--format`.
-pub(super) fn format(text: &str) -> Result<shard::record::Format, String> {
-    text.parse::<shard::record::Format>().map_err(|error| error.to_string())
 }

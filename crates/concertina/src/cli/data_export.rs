@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::data::DatasetArgs;
+use super::data_dataset::DatasetArgs;
 use super::data_print as print;
 use crate::cli::output::{errln, output};
 use crate::remote::export::{Export, Exported, PATIENCE, of_server};

@@ -73,7 +73,7 @@ pub struct Args {
 #[derive(clap::Args)]
 pub(super) struct RecordArgs {
     /// json, csv, tsv, stanzas, lines or files [default: detected from the first records]
-    #[arg(long, value_parser = super::data::format)]
+    #[arg(long, value_parser = format)]
     format: Option<Format>,
     /// Whether the first row of a table names its columns [default: detected]
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
@@ -318,6 +318,11 @@ pub(super) fn described(format: Format) -> String {
         Format::Files => "files".to_owned(),
         other => format!("{other:?}"),
     }
+}
+
+/// Parses a format, for `--format`.
+fn format(text: &str) -> Result<Format, String> {
+    text.parse::<Format>().map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

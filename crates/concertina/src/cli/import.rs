@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::load::seconds;
+use super::load_values::seconds;
 use crate::cli::output::{out, outln};
 use report::import::{self, Cut, Options};
 use report::objective::time;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use super::load::{default_out, popularity, seconds, size};
 use super::load_http::{HttpOptions, RequestOptions, read};
+use super::load_values::{default_out, popularity, seconds, size};
 use load::client::Credentials;
 use load::{Keys, Load, Plan, Popularity, Size, Think};
 use origin::marker::{Claim, FolderKind};

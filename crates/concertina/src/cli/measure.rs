@@ -9,8 +9,9 @@ use clap::ValueEnum;
 
 use ground::number::{decimals, time};
 
-use super::load::{bar, interrupted, missing, seconds, watch_interrupts};
+use super::load::{bar, interrupted, missing, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS, claim};
+use super::load_values::seconds;
 use super::measure_predict::{LoadChoice, learn, parse_load_choice};
 use crate::cli::output::{errln, out, outln};
 use crate::measure::{Ended, Measurement, Place, Settings, Sweep, Until, run as go};

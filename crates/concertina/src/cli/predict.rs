@@ -14,6 +14,7 @@ use super::model::Published;
 use super::predict_cluster;
 use super::predict_several::{self, Several};
 use super::predict_sizes;
+use super::predict_what_if::{self, arrivals_text};
 use crate::cli::output::{out, outln};
 use configuration::Size;
 use ground::number::exact;
@@ -65,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "MU_D,N_D,Q0,ALPHA", conflicts_with_all = ["model", "cluster", "node"])]
     published: Option<Published>,
     #[command(flatten)]
-    cluster: predict_cluster::Args,
+    cluster: predict_what_if::Args,
     /// Loads on all servers: requests/s, or with units (500/s, 30/min, 12k/s), as a list or a range FROM..TO[:STEP] or
     /// FROM..TO:Npoints [default: 10 to 90 % of saturation]
     #[arg(long, value_name = "RATES", allow_negative_numbers = true)]
@@ -326,11 +327,6 @@ fn text(
     }
     out += &warnings_text(&grouped(&warnings_of(model), model.fitted.len()));
     Ok(out)
-}
-
-/// Describes an assumed law of arrivals.
-pub fn arrivals_text(law: ArrivalLaw) -> String {
-    format!("What if: arrivals at each server are {law}\n")
 }
 
 fn grid(args: &OneSize, answers: &[AtLoad]) -> Grid {

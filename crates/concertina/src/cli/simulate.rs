@@ -10,7 +10,8 @@ use anyhow::{Context as _, bail, ensure};
 use ground::number::{digits, time};
 use ground::window::{Nanos, SECOND};
 
-use super::load::{bar, default_out, interrupted, popularity, size, watch_interrupts};
+use super::load::{bar, interrupted, watch_interrupts};
+use super::load_values::{default_out, popularity, size};
 use super::study_parts::{PartProgress, print_part};
 use crate::cli::output::{errln, out, outln};
 use crate::simulate::{

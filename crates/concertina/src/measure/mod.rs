@@ -8,142 +8,40 @@
 //! intervals are narrow or the budget is spent. Each repetition is a step of one run folder,
 //! trimmed to its steady part, so `fit`, `report` and `check` read it like any other run.
 //!
-//! - `point`: the figures of a load from its repetitions, with intervals.
-//! - `search`: the saturation. `table`: the output for people, which `docs/measure.md` explains.
+//! - `settings`: what is measured; `offered`: a load; `budget`: the time for it.
+//! - `point`: the figures of a load from its repetitions, with intervals. `sweep`: which point is measured next.
+//! - `search`: the saturation. `until`: the load that narrows a prediction most. `table`: the output for people, which `docs/measure.md` explains.
 
+mod budget;
+mod offered;
 mod point;
 mod search;
+mod settings;
+mod sweep;
 mod table;
 mod until;
 
-pub use point::{OfferedLoad, Point, Quantile};
+pub use offered::OfferedLoad;
+pub use point::{Point, Quantile};
 pub use search::{Search, SearchStep};
-pub use until::{Place, Pursuit, Round, Until};
+pub use settings::{Place, Settings, Sweep, Until};
+pub use sweep::Ended;
+pub use until::{Pursuit, Round};
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{bail, ensure};
-use ground::window::{Nanos, SECOND};
 use model::laws::{knee, saturation_clients};
 use serde::Serialize;
 
-use load::{Arrivals, Length, Load, Plan, Progress, Session, Think};
+use budget::Budget;
+use load::{Load, Progress, Session};
+use offered::rounded;
 use point::Repeated;
 use record::clock;
-
-/// The loads of a sweep.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Sweep {
-    /// Open loops of these rates (requests/s).
-    Rates(Vec<f64>),
-    /// Closed loops of these numbers of clients.
-    Clients(Vec<usize>),
-    /// Open loops at these shares of the saturation, which is searched for with at most this many
-    /// clients.
-    Shares(Vec<f64>, usize),
-}
-
-/// The loads to measure, and the required precision.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The parameters that all steps share: the service, the keys, the warm-up, the length of a
-    /// repetition, the run folder. The load comes from the sweep.
-    pub plan: Plan,
-    /// The loads.
-    pub sweep: Sweep,
-    /// The distribution of gaps between arrivals of open loops.
-    pub arrivals: Arrivals,
-    /// Mean think time of closed loops, and the distribution of think times.
-    pub think_ms: f64,
-    /// The distribution of think times.
-    pub think: Think,
-    /// The smallest number of repetitions of every point.
-    pub repeat: usize,
-    /// Target half width of the 95 % interval of mean and quantile, relative to the value.
-    pub half_width: f64,
-    /// The quantile, 0 to 1.
-    pub quantile: f64,
-    /// The largest time for measuring, seconds, without the fill.
-    pub budget_s: f64,
-    /// How well a prediction is to be known, instead of the points: loads are then chosen for it.
-    pub until: Option<Until>,
-}
-
-impl Settings {
-    fn load(&self, at: OfferedLoad) -> Load {
-        match at {
-            OfferedLoad::Rate(rate) => Load::Open { rates: vec![rate], arrivals: self.arrivals },
-            OfferedLoad::Clients(clients) => {
-                Load::Closed { clients: vec![clients], think_ms: self.think_ms, think: self.think }
-            }
-        }
-    }
-
-    /// Planned length of a step, including its warm-up, seconds.
-    fn step_s(&self) -> f64 {
-        let seconds = |length: Option<Length>| match length {
-            Some(Length::Seconds(s)) => s,
-            _ => 0.0,
-        };
-        seconds(self.plan.warmup) + seconds(self.plan.length)
-    }
-
-    fn check(&self) -> anyhow::Result<()> {
-        let share = |x: f64| x > 0.0 && x < 1.0;
-        ensure!(self.repeat >= 1, "--repeat 0: measure every point at least once");
-        ensure!(share(self.half_width), "invalid half width {}: 0 to 1 expected", self.half_width);
-        ensure!(share(self.quantile), "invalid quantile {}: 0 to 1 expected", self.quantile);
-        ensure!(
-            self.budget_s.is_finite() && self.budget_s > 0.0,
-            "invalid budget {} s: above 0 expected",
-            self.budget_s
-        );
-        let points = match &self.sweep {
-            Sweep::Rates(rates) => rates.len(),
-            Sweep::Clients(clients) => clients.len(),
-            Sweep::Shares(shares, _) => {
-                let fine = |x: &&f64| !(x.is_finite() && **x > 0.0 && **x <= 2.0);
-                if let Some(wrong) = shares.iter().find(fine) {
-                    bail!(
-                        "invalid share {wrong} of the saturation: above 0 and at most 2 expected"
-                    );
-                }
-                shares.len()
-            }
-        };
-        ensure!(points > 0, "no load given");
-        let (step_s, points) = (self.step_s(), points as f64);
-        ensure!(
-            points * step_s <= self.budget_s,
-            "{points} points of {step_s} s each (warm-up included) take longer than the budget of {} s: give \
-             a larger --budget, fewer points, or a shorter --duration",
-            self.budget_s
-        );
-        let taken = self.plan.out.join("run.toml").exists();
-        ensure!(!taken, "{} already contains a run; name another folder", self.plan.out.display());
-        Ok(())
-    }
-}
-
-/// Why the measurement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// The intervals of all steady points are narrow enough.
-    Narrow,
-    /// No point was steady, and only steady points have intervals.
-    Unsteady,
-    /// The prediction is known as well as was wanted.
-    Known,
-    /// The budget was spent.
-    Budget,
-    /// The user interrupted it; the measurements so far are kept.
-    Interrupted,
-    /// Every reply to the search was 404.
-    Missing,
-}
+use search::GAIN;
+use sweep::sweep;
 
 /// The largest throughput of the service.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -193,37 +91,6 @@ impl Measurement {
     /// Whether any reply had wrong bytes.
     pub fn is_wrong(&self) -> bool {
         self.points.iter().any(|p| p.mismatches > 0)
-    }
-}
-
-/// The time budget.
-struct Budget {
-    begun: Nanos,
-    end: Nanos,
-    /// The length of the longest step so far, at least as planned.
-    step: Nanos,
-}
-
-impl Budget {
-    fn new(seconds: f64, step_s: f64) -> Budget {
-        let nanos = |s: f64| (s * SECOND as f64) as Nanos;
-        let begun = clock::now();
-        Budget { begun, end: begun.saturating_add(nanos(seconds)), step: nanos(step_s) }
-    }
-
-    /// Whether there is time for another step.
-    fn allows(&self) -> bool {
-        clock::now().saturating_add(self.step) <= self.end
-    }
-
-    fn took(&mut self, since: Nanos) {
-        self.step = self.step.max(clock::now().saturating_sub(since));
-    }
-
-    /// The share of the budget that is spent.
-    fn spent(&self) -> f64 {
-        let whole = (self.end - self.begun).max(1);
-        (clock::now().saturating_sub(self.begun) as f64 / whole as f64).min(1.0)
     }
 }
 
@@ -325,11 +192,6 @@ fn offered_loads(
     Ok(Offered { loads, search, budget })
 }
 
-/// Rounds a rate to three digits, the precision of a search.
-fn rounded(rate: f64) -> f64 {
-    format!("{rate:.2e}").parse().unwrap_or(rate)
-}
-
 /// The sweep as one load, for the record of the run's parameters.
 fn planned_load(settings: &Settings, loads: &[OfferedLoad]) -> Load {
     let rates: Vec<f64> = loads.iter().filter_map(|at| at.rate()).collect();
@@ -341,74 +203,6 @@ fn planned_load(settings: &Settings, loads: &[OfferedLoad]) -> Load {
         Load::Closed { clients, think_ms, think }
     }
 }
-
-/// Measures every point as often as requested, then those with wide intervals again and again.
-fn sweep(
-    settings: &Settings,
-    session: &mut Session,
-    points: &mut [Repeated],
-    budget: &mut Budget,
-    stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Progress),
-) -> anyhow::Result<Ended> {
-    let mut turn = 0;
-    loop {
-        let next = if turn < points.len() * settings.repeat {
-            Some(turn % points.len())
-        } else {
-            next_wide(settings, points)
-        };
-        let Some(next) = next else {
-            let steady = points.iter().any(|repeated| repeated.point(settings).steady);
-            return Ok(if steady { Ended::Narrow } else { Ended::Unsteady });
-        };
-        // The first round was planned to fit the budget, but its steps may have taken longer.
-        if turn >= points.len() && !budget.allows() || budget.spent() >= 1.0 {
-            return Ok(Ended::Budget);
-        }
-        turn += 1;
-        measure_once(settings, session, points, next, budget, progress)?;
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Ended::Interrupted);
-        }
-    }
-}
-
-/// Measures one point once more.
-fn measure_once(
-    settings: &Settings,
-    session: &mut Session,
-    points: &mut [Repeated],
-    number: usize,
-    budget: &mut Budget,
-    progress: &mut dyn FnMut(&Progress),
-) -> anyhow::Result<()> {
-    let Some(point) = points.get_mut(number) else { return Ok(()) };
-    let stage = format!("{}, repetition {}", point.at, point.repetitions() + 1);
-    let (begun, before) = (clock::now(), session.summary().steps.len());
-    session.load(&settings.load(point.at), &mut |p: &Progress| {
-        progress(&Progress { stage: stage.clone(), done: budget.spent(), ..p.clone() });
-    })?;
-    budget.took(begun);
-    let windows = session.take_windows();
-    if let Some(step) = session.summary().steps.get(before) {
-        point.add(step, windows);
-    }
-    Ok(())
-}
-
-/// The next point to repeat: the least often measured one that is steady and not narrow enough, so
-/// that a point that never becomes narrow does not use the whole budget.
-fn next_wide(settings: &Settings, points: &[Repeated]) -> Option<usize> {
-    let wide = points.iter().enumerate().filter(|(_, repeated)| {
-        let point = repeated.point(settings);
-        point.steady && !point.narrow
-    });
-    wide.min_by_key(|(_, repeated)| repeated.repetitions()).map(|(i, _)| i)
-}
-
-/// The smallest relative gain of throughput that counts.
-const GAIN: f64 = 0.05;
 
 fn saturation(
     settings: &Settings,

@@ -8,7 +8,6 @@
 //! about the quantile of all requests, with batches joined until each has ten requests beyond the
 //! quantile.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use ground::window::{Histogram, Outcome, Window};
@@ -16,11 +15,11 @@ use model::laws::{Check, Quantities, TOLERANCE, Verdict};
 use model::statistics::{batch_means, ratio_of_sums, student_95};
 use serde::Serialize;
 
-use super::Settings;
+use super::offered::OfferedLoad;
+use super::settings::Settings;
 use load::{StepSummary, UNSETTLED};
 use report::laws::client_laws;
 use report::measured::Estimate;
-use report::objective::digits;
 
 /// Number of batches of a repetition.
 const BATCHES: usize = 5;
@@ -30,49 +29,6 @@ const REPETITIONS: usize = 5;
 const BEYOND: f64 = 10.0;
 /// The quantiles of every table.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
-
-/// A load.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OfferedLoad {
-    /// An open loop with this rate, requests/s.
-    Rate(f64),
-    /// A closed loop with this number of clients.
-    Clients(usize),
-}
-
-impl OfferedLoad {
-    /// The rate, if it is an open loop.
-    pub fn rate(self) -> Option<f64> {
-        match self {
-            OfferedLoad::Rate(rate) => Some(rate),
-            OfferedLoad::Clients(_) => None,
-        }
-    }
-
-    /// The number of clients, if it is a closed loop.
-    pub fn clients(self) -> Option<usize> {
-        match self {
-            OfferedLoad::Rate(_) => None,
-            OfferedLoad::Clients(clients) => Some(clients),
-        }
-    }
-
-    pub(super) fn order(&self, other: &OfferedLoad) -> Ordering {
-        let of = |at: &OfferedLoad| at.rate().unwrap_or(0.0);
-        self.clients().cmp(&other.clients()).then(of(self).total_cmp(&of(other)))
-    }
-}
-
-impl std::fmt::Display for OfferedLoad {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            OfferedLoad::Rate(rate) => write!(f, "{}/s", digits(*rate, 5)),
-            OfferedLoad::Clients(1) => write!(f, "1 client"),
-            OfferedLoad::Clients(clients) => write!(f, "{clients} clients"),
-        }
-    }
-}
 
 /// A quantile of the response time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -322,7 +278,7 @@ mod tests {
         Settings {
             until: None,
             plan: Plan::new("http://127.0.0.1:1", Load::Nothing, keys, "run".into()),
-            sweep: super::super::Sweep::Rates(vec![100.0]),
+            sweep: super::super::settings::Sweep::Rates(vec![100.0]),
             arrivals: Arrivals::Poisson,
             think_ms: 0.0,
             think: Think::Constant,

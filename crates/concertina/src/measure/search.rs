@@ -9,9 +9,13 @@ use anyhow::bail;
 use model::fit::{ClosedAt, ClosedLoop};
 use serde::Serialize;
 
-use super::{Budget, GAIN, OfferedLoad, Settings};
+use super::budget::Budget;
+use super::offered::OfferedLoad;
+use super::settings::Settings;
 use load::{Length, Load, Plan, Progress, Session};
 
+/// The smallest relative gain of throughput that counts.
+pub(super) const GAIN: f64 = 0.05;
 /// Number of successive doublings without gain that end the search: a single one may be chance.
 const PATIENCE: usize = 2;
 /// The least that a closed loop's throughput is uncertain by, as a share: a step is short, and the machine's speed

@@ -2,7 +2,6 @@
 //! well as is wanted.
 
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::fit::{ClosedLoop, Goal, Options, Prospect, Worked, half_width_points, prospects};
@@ -10,8 +9,11 @@ use report::objective::{digits, time};
 use report::{Observed, Selection, Service, ServiceFacts, StepChoice};
 use serde::Serialize;
 
+use super::budget::Budget;
+use super::offered::{OfferedLoad, rounded};
 use super::point::Repeated;
-use super::{Budget, Ended, OfferedLoad, Settings, measure_once, rounded};
+use super::settings::{Place, Settings, Until};
+use super::sweep::{Ended, measure_once};
 use load::{Progress, Session};
 
 /// Loads that may come next, as shares of the saturation.
@@ -24,55 +26,6 @@ const REQUESTS_MIN: u64 = 500;
 const LOADS_MIN: usize = 2;
 /// The largest need that is printed, as a multiple of what was measured: beyond it, the extrapolation says nothing.
 const FARTHEST: f64 = 1e4;
-
-/// How well the shares of responses within some times are to be known at a load.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Until {
-    /// Half the width of their 95 % intervals, points.
-    pub points: f64,
-    /// The load.
-    pub at: Place,
-    /// The times, seconds. Without any: half a mean work to eight.
-    pub within_s: Vec<f64>,
-}
-
-/// A load to know about.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Place {
-    /// A share of the saturation, 0 to 1.
-    Share(f64),
-    /// Requests/s.
-    Rate(f64),
-}
-
-impl FromStr for Until {
-    type Err = String;
-
-    /// Reads `±2 points at 90 %` or `2 points at 150/s`.
-    fn from_str(text: &str) -> Result<Until, String> {
-        let wrong = || {
-            format!(
-                "invalid goal `{text}`: write `±2 points at 90 %` (of the saturation) or `±2 points at 150/s`"
-            )
-        };
-        let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        let plain =
-            ["±", "+-", "+/-"].iter().find_map(|sign| plain.strip_prefix(sign)).unwrap_or(&plain);
-        let (points, place) = plain.split_once("at").ok_or_else(wrong)?;
-        let points =
-            points.strip_suffix("points").or(points.strip_suffix("point")).ok_or_else(wrong)?;
-        let number = |text: &str, most: f64| {
-            text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < most).ok_or_else(wrong)
-        };
-        let points = number(points, 50.0)?;
-        let at = match (place.strip_suffix('%'), place.strip_suffix("/s")) {
-            (Some(percent), _) => Place::Share(number(percent, 100.0)? / 100.0),
-            (_, Some(rate)) => Place::Rate(number(rate, 1e12)?),
-            _ => return Err(wrong()),
-        };
-        Ok(Until { points, at, within_s: Vec::new() })
-    }
-}
 
 /// What is pursued.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use ground::number::{decimals, percent};
 use model::capacity::{IoCapacity, IoPoint, JudgedMix, MixError, MixPart, Shares};
 use model::statistics::{batch_means, student};
 
-use super::{ClientSearch, Judged, MeasuredPoint, Survey};
+use super::results::{ClientSearch, Judged, MeasuredPoint, Survey};
 
 /// Throughput in the second half of the repetitions that differs by more than this from the first
 /// half, at points of all kinds together, is a drift.

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::Settings;
+use super::settings::Settings;
 
 /// Requests of a point's slice; they repeat from the start when they end.
 const ROWS: u64 = 4_000;

@@ -7,136 +7,37 @@
 //! requests: the harmonic mean is the reading that should hold, and the arithmetic one is shown beside it
 //! ([`model::capacity::Shares`]).
 //!
+//! - `settings`: what is measured; `results`: what is found.
 //! - `files`: the folder of a survey of a file system. `keys`: the requests, as one trace with a slice for each point. `judge`: the law and its error, from what
 //!   was measured. `text`: the output for people.
 
 mod files;
 mod judge;
 mod keys;
+mod results;
+mod settings;
 mod text;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail, ensure};
-use model::capacity::{IoCapacity, MixError, MixPart};
+use model::capacity::MixPart;
 use model::statistics::batch_means;
-use serde::{Deserialize, Serialize};
 
 pub use files::Folder;
 pub use judge::judge;
 use keys::Requests;
 pub use keys::bytes_of_objects;
 use load::{Keys, Length, Load, Plan, Progress, Session, Size, Think};
+pub use results::{ClientSearch, Judged, MeasuredPoint, Reads, Survey};
+pub use settings::Settings;
 
 /// A doubling of the clients that gains less than this is fruitless; two of them end the search.
 const GAIN: f64 = 0.05;
 const PATIENCE: usize = 2;
 /// Seconds of a step of the search, as a part of those of a repetition.
 const SEARCH: f64 = 0.5;
-
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The service and what all steps share; its `out` is the folder of the run folders.
-    pub plan: Plan,
-    /// Sizes of the objects, bytes.
-    pub sizes: Vec<u64>,
-    /// Seconds of a repetition, and of the warm-up before it.
-    pub step_s: f64,
-    /// The same.
-    pub warmup_s: f64,
-    /// Repetitions of every point.
-    pub repeat: usize,
-    /// The most clients.
-    pub clients_max: usize,
-    /// Mixes that are not fitted, each with parts of the requests.
-    pub mixes: Vec<Vec<MixPart>>,
-    /// Mixes that are predicted only.
-    pub wanted: Vec<Vec<MixPart>>,
-}
-
-/// Throughput of a point at saturation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct MeasuredPoint {
-    /// The requests' sizes and shares of reads.
-    pub parts: Vec<MixPart>,
-    /// Successful requests/s of each repetition.
-    pub repetitions: Vec<f64>,
-    /// Their mean.
-    pub throughput: f64,
-    /// Half the width of its 95 % interval; `None` of one repetition.
-    pub half_width: Option<f64>,
-    /// Share of the replies that were errors.
-    pub errors: f64,
-    /// Share of the replies that were refusals (503, 429).
-    pub refused: f64,
-    /// The most that a thread of the load generator used of its core.
-    pub generator: f64,
-}
-
-/// A mix beside its prediction.
-#[derive(Clone, Debug, Serialize)]
-pub struct Judged {
-    /// What was measured.
-    pub measured: MeasuredPoint,
-    /// Requests/s by the law and its error, which the other judged mixes tell.
-    pub predicted: f64,
-    /// The interval in which a measurement is expected.
-    pub low: f64,
-    /// Its upper end.
-    pub high: f64,
-    /// Predicted over measured, less 1.
-    pub error: f64,
-    /// Whether the measurement is in the interval.
-    pub inside: bool,
-    /// Requests/s by the law alone, the harmonic mean: shares of the requests.
-    pub law: f64,
-    /// The law over measured, less 1.
-    pub law_error: f64,
-    /// Requests/s by the arithmetic mean: shares of the capacity.
-    pub arithmetic: f64,
-}
-
-/// The result of the search for the number of clients that saturate a store.
-#[derive(Clone, Copy, Debug)]
-pub struct ClientSearch {
-    /// Clients of every point.
-    pub clients: usize,
-    /// Whether more clients gained nothing at every point.
-    pub saturated: bool,
-}
-
-/// The result.
-#[derive(Clone, Debug, Serialize)]
-pub struct Survey {
-    /// Clients of every point.
-    pub clients: usize,
-    /// Whether more clients gained nothing at every point.
-    pub saturated: bool,
-    /// Reads and writes alone of each size.
-    pub points: Vec<MeasuredPoint>,
-    /// The law.
-    #[serde(skip)]
-    pub law: IoCapacity,
-    /// Its error for mixes, from all that were judged.
-    pub mix_error: MixError,
-    /// Mixes that the law has not seen.
-    pub judged: Vec<Judged>,
-    /// Mixes that were asked for: parts, requests/s, and the interval in which a measurement is expected.
-    pub wanted: Vec<(Vec<MixPart>, [f64; 3])>,
-    /// What is wrong, in sentences.
-    pub warnings: Vec<String>,
-}
-
-impl Survey {
-    /// The errors of the mixes without their signs, ascending.
-    pub fn errors(&self) -> Vec<f64> {
-        let mut errors: Vec<f64> = self.judged.iter().map(|j| j.error.abs()).collect();
-        errors.sort_by(f64::total_cmp);
-        errors
-    }
-}
 
 /// Measures, fits and judges. `stop` ends it with an error that says what was measured; run folders are kept.
 pub fn run(
@@ -153,17 +54,6 @@ pub fn run(
         measure(settings, &all, alone.len(), true, stop, progress)?;
     let mixes = points.split_off(alone.len());
     judge(settings.repeat, ClientSearch { clients, saturated }, points, mixes, &settings.wanted)
-}
-
-/// Reads alone of each size, of a store that must not be written.
-#[derive(Clone, Debug, Serialize)]
-pub struct Reads {
-    /// Clients of every point.
-    pub clients: usize,
-    /// Whether more clients gained nothing at every point.
-    pub saturated: bool,
-    /// One for each size.
-    pub points: Vec<MeasuredPoint>,
 }
 
 /// Measures reads alone. Nothing is written, so every object must be there.

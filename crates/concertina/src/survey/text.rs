@@ -7,7 +7,7 @@ use model::capacity::MixPart;
 use report::grid::Grid;
 use report::objective::digits;
 
-use super::Survey;
+use super::results::Survey;
 
 impl Survey {
     /// A table of the judged mixes, what was asked for, and three lines on what was learnt.

@@ -17,7 +17,8 @@ use report::table::{has_intervals, percent, tenths, with_interval};
 
 use super::sources::Sources;
 use super::text::PlanReport;
-use crate::cli::load::{seconds, watch_interrupts};
+use crate::cli::load::watch_interrupts;
+use crate::cli::load_values::seconds;
 use crate::cli::study_parts::PartProgress;
 use crate::simulate::{
     Assumption, CandidateQuestion, Chance, DonePart, Effect, Interval, Lives, SimulatedCandidate,
