@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use ground::window::Nanos;
 
-use super::{Action, Event, Manifest, Read, Settings, State, Why};
+use super::event::{Action, Event, Read, Why};
+use super::settings::Settings;
+use super::state::{Manifest, State};
 use crate::mutant::{Mutant, is};
 
 /// The result that is awaited.

@@ -1,5 +1,7 @@
 mod world;
 
+use ground::Etag;
+
 use super::*;
 use crate::mutant::{self, Mutant};
 use world::{Counts, Plan, World};

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use ground::window::Nanos;
 
+use super::event::{Action, Changed, Event, Put, Read, Token, Why};
 use super::refresh::Refresh;
-use super::{Action, Changed, Event, Put, Read, Settings, State, Tail, Token, Why};
+use super::settings::Settings;
+use super::state::{State, Tail};
 use crate::mutant::{Mutant, is};
 
 /// A change that waits.

@@ -12,6 +12,7 @@
 //! order.
 
 mod event;
+mod node;
 mod nodes;
 mod reads;
 mod requests;
@@ -37,7 +38,7 @@ use crate::node::HOT_KEYS_MAX;
 use crate::route::{NodeId, View};
 use crate::slots::{SLOTS_MAX, Slot};
 use ground::Key;
-use nodes::Node;
+use node::Node;
 pub use requests::IntegerHash;
 use requests::{Attempt, Phase, Request, Requests, Target};
 
@@ -184,6 +185,23 @@ impl Gateway {
         let mut windows = self.recorder.flush(now);
         windows.extend(self.nodes.iter_mut().flat_map(|node| node.endpoint.flush_windows(now)));
         windows
+    }
+
+    /// The gateway's state and counters.
+    pub fn status(&self, now: Nanos) -> GatewayStatus {
+        GatewayStatus {
+            requests: self.requests.len(),
+            requests_bound: self.bound(),
+            response_at_bound_s: self.response_at_bound_s(),
+            origin_attempts: self.origin_attempts,
+            retries_left: self.further.retries_left(),
+            hedges_left: self.further.hedges_left(),
+            hints: self.hints.len(),
+            hot_keys: self.hot_keys_known(),
+            epoch: self.view.epoch,
+            counts: Counts { attempts: self.further.counts(), ..self.counts.clone() },
+            nodes: (0..self.nodes.len()).map(|at| self.node_status(now, at)).collect(),
+        }
     }
 
     /// Invariants that broke since the start: states that cannot occur, counted instead of a crash.

@@ -1,77 +1,44 @@
 //! A gateway's view of each node: health, load, pings and the results of attempts.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use ground::window::{Nanos, QueueName, Recorder};
+use ground::window::Nanos;
 
+use super::Gateway;
+use super::event::{Action, Operation};
+use super::node::Node;
 use super::requests::{Attempt, Phase, Target};
-use super::{Action, Gateway, IntegerHash, Operation, Settings, Spread};
-use crate::attempts::{End, Endpoint};
+use super::settings::Spread;
+use super::status::NodeStatus;
+use crate::attempts::End;
 use crate::mutant::{self, Mutant};
 use crate::node::{HOT_KEYS_MAX, HotDirectory};
-use crate::route::{Health, LoadReport, NodeId, Outage, Replicas, View};
-
-/// A node as seen from here.
-pub(super) struct Node {
-    pub(super) health: Health,
-    pub(super) endpoint: Endpoint,
-    /// When the ping under way was sent.
-    pinged: Option<Nanos>,
-    /// When the next ping is due.
-    ping_at: Nanos,
-    /// The time after which a read is cancelled and sent to another node.
-    pub(super) timeout: Nanos,
-    /// How often it stopped answering.
-    failures: u64,
-    /// The version of its directory of hot keys; 0 for none.
-    hot_version: u64,
-    /// The number of hot nodes of each of its keys that has some.
-    hot: HashMap<u64, u8, IntegerHash>,
-}
-
-impl Node {
-    pub(super) fn new(name: &str, settings: &Settings, now: Nanos) -> Node {
-        let queue = QueueName::GatewayNode(name).to_string();
-        let recorder = Recorder::new(&queue, 0, settings.windows.clone(), now);
-        Node {
-            health: Health::new(now),
-            endpoint: Endpoint::new(Some(recorder), now),
-            pinged: None,
-            ping_at: now,
-            timeout: settings.attempt_timeout_max,
-            failures: 0,
-            hot_version: 0,
-            hot: HashMap::default(),
-        }
-    }
-
-    /// When this node's next ping or ping timeout is due.
-    fn due(&self, settings: &Settings) -> Nanos {
-        match self.pinged {
-            Some(sent) => sent.saturating_add(settings.ping_timeout.saturating_mul(2)),
-            None => self.ping_at,
-        }
-    }
-
-    /// Notes that what was sent at `sent` failed.
-    fn fail(&mut self, now: Nanos, sent: Nanos, settings: &Settings) {
-        let answered = self.health.answers();
-        self.health.fail(now, sent, &settings.health);
-        self.failures += u64::from(answered && !self.health.answers());
-    }
-
-    /// Sets its timeout by what its reads take.
-    fn update_timeout(&mut self, settings: &Settings) {
-        if let Some(high) = self.endpoint.load.responses().quantile(0.99) {
-            let timeout = (high as f64 * settings.attempt_timeout_factor) as Nanos;
-            let most = settings.attempt_timeout_max;
-            self.timeout = timeout.clamp(settings.attempt_timeout_min.min(most), most);
-        }
-    }
-}
+use crate::route::{LoadReport, NodeId, Outage, Replicas, View};
 
 impl Gateway {
+    /// The state of a node, for operators.
+    pub(super) fn node_status(&self, now: Nanos, at: usize) -> NodeStatus {
+        let node = &self.nodes[at];
+        let (reported_length, age) = node.endpoint.load.reported(now);
+        let ms = |nanos: Nanos| nanos as f64 * 1e-6;
+        let prior_s = self.balancer.prior_s().unwrap_or(0.0);
+        NodeStatus {
+            name: self.settings.ring.name(at).to_owned(),
+            state: node.health.state(now, &self.settings.health),
+            failure: None,
+            live: self.view.is_live(at),
+            share: node.health.share(now, &self.settings.health),
+            relapses: node.health.relapses(),
+            outstanding: node.endpoint.load.outstanding(),
+            reported_length,
+            reported_age_ms: ms(age),
+            expected_response_ms: node.endpoint.load.expected_s(now, prior_s) * 1e3,
+            hedge_after_ms: (node.endpoint.hedge_after < Nanos::MAX)
+                .then(|| ms(node.endpoint.hedge_after)),
+            timeout_ms: ms(node.timeout),
+        }
+    }
+
     /// Records the end of an attempt, and the time of a read. That of a write is the origin's.
     pub(super) fn end(&mut self, now: Nanos, attempt: &Attempt, operation: Operation, end: End) {
         let Target::Node(at) = attempt.target else {

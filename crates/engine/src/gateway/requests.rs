@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use ground::window::{Nanos, Outcome};
 
-use super::{AttemptId, Operation, RequestId};
+use super::event::{AttemptId, Operation, RequestId};
 use crate::attempts::Sent;
 use crate::route::{NodeId, Replicas};
 use crate::slots::{Slot, Slots, Timed};

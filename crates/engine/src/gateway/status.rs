@@ -1,9 +1,9 @@
 //! A gateway's state and counters, for its operators.
 
-use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptCounts, Gateway, Refusal};
+use super::event::Refusal;
+use crate::attempts::AttemptCounts;
 use crate::route::health::State;
 
 /// Counters since the gateway started.
@@ -95,45 +95,4 @@ pub struct Status {
     pub counts: Counts,
     /// The nodes, in the ring's order.
     pub nodes: Vec<NodeStatus>,
-}
-
-impl Gateway {
-    /// The gateway's state and counters.
-    pub fn status(&self, now: Nanos) -> Status {
-        Status {
-            requests: self.requests.len(),
-            requests_bound: self.bound(),
-            response_at_bound_s: self.response_at_bound_s(),
-            origin_attempts: self.origin_attempts,
-            retries_left: self.further.retries_left(),
-            hedges_left: self.further.hedges_left(),
-            hints: self.hints.len(),
-            hot_keys: self.hot_keys_known(),
-            epoch: self.view.epoch,
-            counts: Counts { attempts: self.further.counts(), ..self.counts.clone() },
-            nodes: (0..self.nodes.len()).map(|at| self.node_status(now, at)).collect(),
-        }
-    }
-
-    fn node_status(&self, now: Nanos, at: usize) -> NodeStatus {
-        let node = &self.nodes[at];
-        let (reported_length, age) = node.endpoint.load.reported(now);
-        let ms = |nanos: Nanos| nanos as f64 * 1e-6;
-        let prior_s = self.balancer.prior_s().unwrap_or(0.0);
-        NodeStatus {
-            name: self.settings.ring.name(at).to_owned(),
-            state: node.health.state(now, &self.settings.health),
-            failure: None,
-            live: self.view.is_live(at),
-            share: node.health.share(now, &self.settings.health),
-            relapses: node.health.relapses(),
-            outstanding: node.endpoint.load.outstanding(),
-            reported_length,
-            reported_age_ms: ms(age),
-            expected_response_ms: node.endpoint.load.expected_s(now, prior_s) * 1e3,
-            hedge_after_ms: (node.endpoint.hedge_after < Nanos::MAX)
-                .then(|| ms(node.endpoint.hedge_after)),
-            timeout_ms: ms(node.timeout),
-        }
-    }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use ground::number::exact;
 use serde::{Deserialize, Serialize};
 
-use super::ShardId;
+use super::shard::ShardId;
 
 /// A change for the driver to make. The driver starts it before it calls [`Manager::observe`](super::Manager::observe)
 /// again. A change that it cannot make it skips; the manager orders it again after

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ShardId;
+use super::shard::ShardId;
 
 /// The least part of a processor that the worker gets while a marked layer is not whole.
 pub const LEAST: f64 = 0.1;

@@ -55,20 +55,22 @@ pub mod regions;
 pub mod replicas;
 mod saved;
 mod settings;
+mod shard;
+mod state;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
 use ground::window::Nanos;
-use serde::{Deserialize, Serialize};
 
 use crate::budget::Lump;
 pub use change::{Change, Why};
 pub use curve::relieved;
 use curve::{Curve, marks};
-use saved::Load;
 pub use settings::{Settings, SettingsError};
+pub use shard::{Shard, ShardId};
+use state::{Lengths, Load, Order, State};
 
 /// Maximum time that a shard waits before it folds because it is idle, as a multiple of
 /// [`Settings::settle`].
@@ -76,78 +78,6 @@ pub const PATIENCE_MAX: u64 = 64;
 
 /// A shard grows for what is expected only this many times [`Settings::settle`] after its last change.
 const AHEAD_SETTLES: u64 = 4;
-
-/// Identifies a shard to its manager; unique within the node.
-pub type ShardId = u64;
-
-/// An observation of a shard at the end of an interval.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shard {
-    /// The shard.
-    pub id: ShardId,
-    /// Requests waiting and in service: preferably the mean over the interval, otherwise the
-    /// present number. A negative value counts as 0; a value that is not finite counts as not
-    /// observed.
-    pub queue_length: f64,
-    /// Bytes of its layers. A layer that is being filled counts in full; a dropped layer counts
-    /// until no query reads it any more.
-    pub held_bytes: u64,
-    /// Bytes of its next layer; `None` if it cannot have another.
-    pub next_bytes: Option<u64>,
-    /// Bytes that are freed when it drops its lowest layer, or abandons the layer that is being
-    /// filled; `None` if it has no layer to drop.
-    pub lowest_bytes: Option<u64>,
-    /// Whether one of its layers is being filled.
-    pub growing: bool,
-}
-
-/// A change that was ordered and has not been observed yet.
-#[derive(Clone, Copy, Debug)]
-enum Order {
-    Grow { bytes: u64, held_before: u64 },
-    Fold { bytes: u64, held_before: u64 },
-}
-
-/// The observed queue lengths of a shard.
-#[derive(Clone, Copy, Debug)]
-struct Lengths {
-    average: f64,
-    /// The average in which each length counts as at most twice the high mark.
-    pressure: f64,
-    newest: f64,
-}
-
-impl Lengths {
-    /// The value compared with a mark to decide whether the shard is idle or can spare a layer.
-    fn most(&self) -> f64 {
-        self.average.max(self.newest)
-    }
-
-    /// The value compared with the high mark to decide whether the shard is busy.
-    fn least(&self) -> f64 {
-        self.pressure.min(self.newest)
-    }
-}
-
-/// The manager's state of one shard.
-#[derive(Clone, Debug)]
-struct State {
-    /// `None` until a length has been observed.
-    lengths: Option<Lengths>,
-    /// When it was first seen, last changed, or last seen growing.
-    changed: Nanos,
-    /// Minimum time between a growth and the next idle fold.
-    patience: Nanos,
-    /// When its average was last not below the low mark.
-    busy: Nanos,
-    /// When it last folded because it was idle; `None` if it has grown since.
-    folded: Option<Nanos>,
-    order: Option<Order>,
-    /// The expected length of its queue, if anything is expected.
-    expected: Option<f64>,
-    curve: Curve,
-    load: Load,
-}
 
 /// The state of one decision.
 struct Round<'a> {

@@ -6,18 +6,11 @@
 
 use ground::window::SECOND;
 
+use super::Manager;
 use super::curve::GAIN_UNKNOWN;
-use super::{Manager, Order, Shard, ShardId, State};
+use super::shard::{Shard, ShardId};
+use super::state::{Order, State};
 use crate::budget::Lump;
-
-/// How busy a shard is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Load {
-    /// Seconds of service since the last decision.
-    busy_s: f64,
-    /// The average share of the time in service.
-    utilisation: f64,
-}
 
 impl State {
     fn saved_by_next_s(&self, shard: &Shard, next: u64) -> f64 {

@@ -15,44 +15,21 @@ use rand::{RngExt, SeedableRng};
 
 use super::check::Kind;
 use super::{
-    Breakage, Clients, Clock, Counts, DeviceFaults, Fault, FaultKind, Law, Network, Origin,
-    Popularity, Process, Settings, Simulation,
+    Breakage, Clients, Counts, DeviceFaults, Fault, FaultKind, Law, Network, Origin, Popularity,
+    Process, Settings, Simulation,
 };
 use crate::gateway::Spread;
 use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, TierSettings};
 use crate::route::{NodeId, Policy, Ring};
 use crate::tier::Eviction;
 use crate::{gateway, node};
-use faults::{FaultParameters, clocks_and_faults};
-pub use layout::Rings;
+pub use faults::Level;
+use faults::{FaultParameters, MS, clocks_and_faults};
+pub use layout::{HOT_SEEDS, ORIGIN_SEEDS, Rings, STORE_SEEDS, WEIGHT_SEEDS};
 use layout::{Layout, Shape};
-
-const MS: Nanos = SECOND / 1000;
 
 /// Seeds, modulo 16, whose nodes read records in pieces.
 const PIECES: [u64; 2] = [5, 12];
-
-/// The seeds from this one on have hot nodes.
-pub const HOT_SEEDS: u64 = 1 << 40;
-
-/// The seeds from this one on have members whose weights change, and no hot nodes.
-pub const WEIGHT_SEEDS: u64 = 1 << 41;
-
-/// The seeds from this one on are as those from 0 on, with nodes that come up on a wrong or empty origin.
-pub const ORIGIN_SEEDS: u64 = 1 << 42;
-
-/// The seeds from this one on are as those from 0 on, with a store that fails in every way that it can here: down, refusing, slow,
-/// cut off, emptied or replaced for all nodes at once.
-pub const STORE_SEEDS: u64 = 1 << 43;
-
-/// The severity of a seed's faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// A few short faults: nearly all requests get a reply that can be judged.
-    Light,
-    /// Many faults at once: many requests are refused or fail.
-    Heavy,
-}
 
 /// The kind of membership of a seed's cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -492,14 +469,5 @@ fn network(level: Level, random: &mut SmallRng) -> Network {
             none
         },
         timeout: random.random_range(20..150) * MS,
-    }
-}
-
-/// Clocks with different offsets, whose rates are off by up to `ppm` millionths. With 30,000, any
-/// two rates differ by at most 6 %, just below the bound of 1/16.
-fn clock(ppm_max: i32, random: &mut SmallRng) -> Clock {
-    Clock {
-        offset: random.random_range(10..1000) * SECOND,
-        ppm: random.random_range(-ppm_max..=ppm_max),
     }
 }

@@ -10,5 +10,6 @@ pub use log::{BLOCK_BYTES, Location, Log, Placed, RECORD_OVERHEAD_BYTES, record_
 pub(crate) use memory::ENTRY_OVERHEAD_BYTES;
 pub use memory::{Eviction, Memory};
 pub use popularity::Popularity;
-pub use table::{HASH_BITS, Item, Restored, Run, STAMPS, Table, Work, class_bytes, length_class};
+pub use table::fill::{Restored, Run, Work};
+pub use table::{HASH_BITS, Item, STAMPS, Table, class_bytes, length_class};
 pub use worth::{Placement, SCALES, Saved, Worth, mean_lives};

@@ -11,9 +11,7 @@
 //! a binary search in one shard; of an insertion: moving half of a shard, some 3 KB. Memory: 11 bytes
 //! an entry, some 3 % of spare room and 24 bytes a shard, of which there are at least 4,096.
 
-mod fill;
-
-pub use fill::{Restored, Run, Work};
+pub mod fill;
 
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 11;
@@ -270,6 +268,7 @@ fn trim(shard: &mut Vec<Packed>) {
 mod tests {
     use proptest::prelude::*;
 
+    use super::fill::{Restored, Run, Work};
     use super::*;
 
     /// What happens to a table.

@@ -1,12 +1,23 @@
 //! The faults of a seed.
 
-use ground::window::Nanos;
+use ground::window::{Nanos, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::super::{Clock, Fault, FaultKind, MEMBERSHIP, ORIGIN, Process};
 use super::layout::{Layout, Shape};
-use super::{Level, MS, clock};
+
+/// Nanoseconds in a millisecond.
+pub(super) const MS: Nanos = SECOND / 1000;
+
+/// The severity of a seed's faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A few short faults: nearly all requests get a reply that can be judged.
+    Light,
+    /// Many faults at once: many requests are refused or fail.
+    Heavy,
+}
 
 /// The parameters from which faults are drawn.
 pub(super) struct FaultParameters {
@@ -295,5 +306,14 @@ fn fault(drawn: &FaultParameters, time: Nanos, random: &mut SmallRng) -> FaultKi
         16 => FaultKind::OriginSlow { factor: random.random_range(2.0..50.0), time },
         17 => FaultKind::DiskFull { process: node, time },
         _ => FaultKind::Rot { process: node, share: random.random_range(0.1..1.0) },
+    }
+}
+
+/// Clocks with different offsets, whose rates are off by up to `ppm` millionths. With 30,000, any
+/// two rates differ by at most 6 %, just below the bound of 1/16.
+fn clock(ppm_max: i32, random: &mut SmallRng) -> Clock {
+    Clock {
+        offset: random.random_range(10..1000) * SECOND,
+        ppm: random.random_range(-ppm_max..=ppm_max),
     }
 }

@@ -1,12 +1,24 @@
-//! How many nodes a seed's cluster has, of which kinds, and its rings.
+//! Which seeds have which clusters: how many nodes, of which kinds, and their rings.
 
 use std::sync::Arc;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::{HOT_SEEDS, ORIGIN_SEEDS, STORE_SEEDS, WEIGHT_SEEDS};
 use crate::route::{Member, Ring, RingError};
+
+/// The seeds from this one on have hot nodes.
+pub const HOT_SEEDS: u64 = 1 << 40;
+
+/// The seeds from this one on have members whose weights change, and no hot nodes.
+pub const WEIGHT_SEEDS: u64 = 1 << 41;
+
+/// The seeds from this one on are as those from 0 on, with nodes that come up on a wrong or empty origin.
+pub const ORIGIN_SEEDS: u64 = 1 << 42;
+
+/// The seeds from this one on are as those from 0 on, with a store that fails in every way that it can here: down, refusing, slow,
+/// cut off, emptied or replaced for all nodes at once.
+pub const STORE_SEEDS: u64 = 1 << 43;
 
 /// Maximum number of nodes of a seed's cluster.
 const NODES_MAX: usize = 5;

@@ -4,7 +4,7 @@ use std::hash::BuildHasherDefault;
 
 use hashlink::LruCache;
 
-use super::Policy;
+use super::policy::Policy;
 use ground::Key;
 
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)

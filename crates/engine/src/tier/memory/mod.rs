@@ -9,6 +9,7 @@
 
 mod ghosts;
 mod lru;
+mod policy;
 mod s3_fifo;
 #[cfg(test)]
 mod tests;
@@ -17,45 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use ground::Key;
 use lru::Lru;
+use policy::Policy;
 use s3_fifo::S3Fifo;
 
 /// Bytes of an entry in addition to its key and object: map node, counters, metadata.
 pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 160;
-
-/// Values by key, and the order in which they leave. The policy keeps to its budget itself, as it alone knows what a change
-/// of the budget means for what it remembers of keys that have left.
-trait Policy<V> {
-    /// Bytes of all entries, as [`Policy::insert`] was told them.
-    fn bytes(&self) -> u64;
-    fn bytes_max(&self) -> u64;
-    /// Number of entries.
-    fn len(&self) -> usize;
-    /// The value of a key, which counts as read.
-    fn get(&mut self, key: &[u8]) -> Option<&mut V>;
-    /// The value of a key, which does not count as read.
-    fn peek(&mut self, key: &[u8]) -> Option<&mut V>;
-    /// Inserts a value in place of the key's earlier one; `bytes` is at most the budget. Returns the evicted entries in order.
-    fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)>;
-    fn remove(&mut self, key: &Key) -> Option<V>;
-    /// Evicts the entry that is next; `None` if there are no entries.
-    fn evict(&mut self) -> Option<(Key, V)>;
-    /// Changes the budget; returns the evicted entries in order.
-    fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)>;
-    /// [`Memory::hottest`].
-    fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool);
-    /// Removes all entries, and forgets the evicted ones.
-    fn clear(&mut self);
-
-    /// Evicts until `bytes` more fit.
-    fn make_room(&mut self, bytes: u64) -> Vec<(Key, V)> {
-        let mut left = Vec::new();
-        while self.bytes() + bytes > self.bytes_max() {
-            let Some(evicted) = self.evict() else { break };
-            left.push(evicted);
-        }
-        left
-    }
-}
 
 /// Makes the settings' enum, the tier and its choice of a policy from one list. A `match` finds the policy, not a
 /// `Box<dyn Policy>`, so that a hit is a direct call; everything rarer goes by the trait object.

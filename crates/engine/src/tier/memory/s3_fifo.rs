@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, BuildHasherDefault};
 use hashbrown::HashTable;
 use slab::Slab;
 
-use super::Policy;
 use super::ghosts::Ghosts;
+use super::policy::Policy;
 use ground::Key;
 
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
