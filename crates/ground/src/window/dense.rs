@@ -5,9 +5,11 @@
 //! thousands of queues has a few requests a second: counted one at a time, each would miss the processor's caches some ten times,
 //! and a window whose times all fit in the list needs no arrays, which take 150 MB of a thousand nodes.
 
-use super::histogram::{SUB, bucket_of};
-use super::recorder::Finished;
-use super::{Histogram, Nanos, Operation, Outcome, Times};
+use super::finished::Finished;
+use super::histogram::{Histogram, SUB, bucket_of};
+use super::operation::{Operation, Outcome};
+use super::time::Nanos;
+use super::times::Times;
 
 /// A histogram that is being filled: counts by octave, of which only those that occur have memory
 /// (1 KiB each, kept for the next window). Recording is one addition in an array.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Nanos;
+use super::time::Nanos;
 
 /// Sub-buckets of an octave; a power of two.
 pub(super) const SUB: u64 = 128;

@@ -1,7 +1,12 @@
 //! [`Recorder`]: makes the windows of one queue from its events.
 
 use super::dense::Open;
-use super::{Dispersion, KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Window};
+use super::dispersion::Dispersion;
+use super::finished::Finished;
+use super::interval::{KernelDevice, Window};
+use super::operation::Outcome;
+use super::time::{Nanos, SECOND};
+use super::times::ServiceByNumber;
 
 /// Length and objectives of windows. The default is one second, with objectives of 20, 50 and 100
 /// ms.
@@ -29,23 +34,6 @@ impl Settings {
     fn unix_us(&self, time: Nanos) -> u64 {
         ((i128::from(time) + self.unix_offset_ns) / 1000).max(0) as u64
     }
-}
-
-/// A request that left the queue, the argument of [`Recorder::finish`].
-#[derive(Clone, Copy, Debug)]
-pub struct Finished {
-    /// The operation.
-    pub operation: Operation,
-    /// The outcome.
-    pub outcome: Outcome,
-    /// Waiting time.
-    pub waiting: Nanos,
-    /// Service time.
-    pub service: Nanos,
-    /// Response time: waiting and service time, and any time between them.
-    pub response: Nanos,
-    /// Bytes of the reply.
-    pub bytes: u64,
 }
 
 /// Sub-intervals of a window in which arrivals are counted for their dispersion.

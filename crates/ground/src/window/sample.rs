@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Nanos, Operation, Outcome};
+use super::operation::{Operation, Outcome};
+use super::time::Nanos;
 
 /// One request whose key's hash falls in the sampled part of the space (1/64 unless configured).
 ///
