@@ -39,6 +39,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 mod fit;
+mod limits;
 mod reply;
 mod request;
 mod token;
@@ -46,8 +47,9 @@ mod verb;
 mod write;
 
 pub use fit::fits;
+pub use limits::Limits;
 pub use reply::{Answer, Expect, Reply, Scanned, Scanner, Value, is_suppressed, is_won, values};
-pub use request::{Drops, Limits, Parsed, Request, parse};
+pub use request::{Drops, Parsed, Request, parse};
 pub use token::decode_base64;
 pub use verb::{Kind, Verb};
 pub use write::{put_copy, put_delete, put_get, put_invalidate, put_read_back};

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use crate::request::{Limits, VALUE_BYTES_MAX};
+use crate::limits::{Limits, VALUE_BYTES_MAX};
 use crate::token::{Tokens, number_u64, split_word, trim_end};
 use crate::verb::Verb;
 

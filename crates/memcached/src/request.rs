@@ -4,10 +4,12 @@ use std::ops::RangeInclusive;
 
 use memchr::memchr;
 
+use crate::limits::{Limits, VALUE_BYTES_MAX};
+use crate::reply::Expect;
 use crate::token::{
     Tokens, is_base64, number, number_i64, number_u64, split_word, trim_end, trim_start,
 };
-use crate::verb::Verb;
+use crate::verb::{Kind, Verb};
 
 /// The longest line of a command other than `get` and `gets`, in bytes with its end. Past it
 /// memcached closes the connection (`try_read_command_ascii` in `proto_text.c`).
@@ -18,8 +20,6 @@ const LINE_BYTES_MAX: usize = 2048;
 const META_WORDS_MAX: usize = 19;
 /// The flags of meta commands that releases of 1.6 know.
 const META_FLAGS: &[u8] = b"bCcDEFfhIJklLMNOPqRsTtuvx";
-/// The length of a value for which memcached's own arithmetic has room (`INT_MAX - 2`).
-pub(crate) const VALUE_BYTES_MAX: u64 = i32::MAX as u64 - 2;
 /// The digits of a length that every release accepts.
 const LENGTH_DIGITS_MAX: usize = 10;
 
@@ -38,33 +38,6 @@ const TOO_LARGE: &str = "SERVER_ERROR object too large for cache\r\n";
 const LONG_LINE: &str = "CLIENT_ERROR line too long\r\n";
 /// Not memcached's: it has no such bound.
 const MANY_KEYS: &str = "CLIENT_ERROR too many keys\r\n";
-
-/// What a request, or a server's reply, may be at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of a key as it stands in the line: of a base64 key the encoded form, as in memcached.
-    pub key_bytes_max: usize,
-    /// Bytes of a value. memcached's limit (`-I`) is on the item, with its key and about 50 bytes
-    /// more.
-    pub value_bytes_max: usize,
-    /// Keys of one request.
-    pub keys_max: usize,
-    /// Bytes of a `get` or `gets` line with its end. Lines of other commands have at most 2048 bytes,
-    /// as in memcached, or this if it is less.
-    pub line_bytes_max: usize,
-}
-
-impl Default for Limits {
-    /// memcached's limits on keys (250 bytes) and items (1 MiB); 1024 keys in a line of 64 KiB.
-    fn default() -> Limits {
-        Limits {
-            key_bytes_max: 250,
-            value_bytes_max: 1 << 20,
-            keys_max: 1024,
-            line_bytes_max: 64 << 10,
-        }
-    }
-}
 
 /// What the bytes from a client begin with.
 #[derive(Clone, Debug)]
@@ -166,6 +139,59 @@ impl<'a> Request<'a> {
     /// Whether a meta command has a flag with one of these letters.
     pub fn has_any_flag(&self, letters: &[u8]) -> bool {
         letters.iter().any(|letter| self.flags & flag_bit(*letter) != 0)
+    }
+}
+
+impl Request<'_> {
+    /// What this request does to items.
+    ///
+    /// Of the meta commands: `mg` is a read unless one of its flags may change the item (`E`, `N`,
+    /// `R`, `T`); `ms` a write if its mode is `S` (or none is given) and it compares nothing (`C`,
+    /// `I`); `md` a write without `C`, `I` and `x`; `ma` an update.
+    pub fn kind(&self) -> Kind {
+        match self.verb {
+            Verb::Get | Verb::Gets | Verb::MetaDebug => Kind::Read,
+            Verb::MetaGet if self.has_any_flag(b"ENRT") => Kind::Update,
+            Verb::MetaGet => Kind::Read,
+            Verb::Set | Verb::Delete | Verb::Touch | Verb::FlushAll => Kind::Write,
+            Verb::MetaSet if self.has_any_flag(b"CI") || !self.is_mode_set() => Kind::Update,
+            Verb::MetaSet => Kind::Write,
+            Verb::MetaDelete if self.has_any_flag(b"CIx") => Kind::Update,
+            Verb::MetaDelete => Kind::Write,
+            Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => Kind::Update,
+            Verb::Incr | Verb::Decr | Verb::Gat | Verb::Gats | Verb::MetaArithmetic => Kind::Update,
+            Verb::Version | Verb::Verbosity | Verb::Stats | Verb::Quit | Verb::MetaNoop => {
+                Kind::Local
+            }
+        }
+    }
+
+    /// Whether the reply to a read has what one server alone can say of an item: its compare-and-swap number (`gets`, `mg` with
+    /// `c`), or when it was read there (`mg` with `h` or `l`, `me`).
+    pub fn asks_one_server(&self) -> bool {
+        match self.verb {
+            Verb::Gets | Verb::Gats | Verb::MetaDebug => true,
+            Verb::MetaGet => self.has_any_flag(b"chl"),
+            _ => false,
+        }
+    }
+
+    /// Whether `ms` stores unconditionally: mode `S`, or none.
+    fn is_mode_set(&self) -> bool {
+        self.flags().all(|flag| flag.first() != Some(&b'M') || flag == b"MS")
+    }
+
+    /// How a server's reply to this request ends. (To `quit` there is none.)
+    pub fn expect(&self) -> Expect {
+        match self.verb {
+            Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => Expect::Values,
+            Verb::Stats => Expect::Lines,
+            Verb::MetaGet | Verb::MetaDebug => Expect::Meta { get: true },
+            Verb::MetaSet | Verb::MetaDelete | Verb::MetaArithmetic | Verb::MetaNoop => {
+                Expect::Meta { get: false }
+            }
+            _ => Expect::Line,
+        }
     }
 }
 

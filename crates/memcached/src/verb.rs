@@ -1,7 +1,4 @@
-//! The commands, and what they do to the items of a server.
-
-use crate::reply::Expect;
-use crate::request::Request;
+//! The commands, and what a request can do to the items of a server.
 
 /// A command of the text or the meta protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,57 +147,4 @@ pub enum Kind {
     Update,
     /// About the connection or the server, not about items.
     Local,
-}
-
-impl Request<'_> {
-    /// What this request does to items.
-    ///
-    /// Of the meta commands: `mg` is a read unless one of its flags may change the item (`E`, `N`,
-    /// `R`, `T`); `ms` a write if its mode is `S` (or none is given) and it compares nothing (`C`,
-    /// `I`); `md` a write without `C`, `I` and `x`; `ma` an update.
-    pub fn kind(&self) -> Kind {
-        match self.verb {
-            Verb::Get | Verb::Gets | Verb::MetaDebug => Kind::Read,
-            Verb::MetaGet if self.has_any_flag(b"ENRT") => Kind::Update,
-            Verb::MetaGet => Kind::Read,
-            Verb::Set | Verb::Delete | Verb::Touch | Verb::FlushAll => Kind::Write,
-            Verb::MetaSet if self.has_any_flag(b"CI") || !self.is_mode_set() => Kind::Update,
-            Verb::MetaSet => Kind::Write,
-            Verb::MetaDelete if self.has_any_flag(b"CIx") => Kind::Update,
-            Verb::MetaDelete => Kind::Write,
-            Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas => Kind::Update,
-            Verb::Incr | Verb::Decr | Verb::Gat | Verb::Gats | Verb::MetaArithmetic => Kind::Update,
-            Verb::Version | Verb::Verbosity | Verb::Stats | Verb::Quit | Verb::MetaNoop => {
-                Kind::Local
-            }
-        }
-    }
-
-    /// Whether the reply to a read has what one server alone can say of an item: its compare-and-swap number (`gets`, `mg` with
-    /// `c`), or when it was read there (`mg` with `h` or `l`, `me`).
-    pub fn asks_one_server(&self) -> bool {
-        match self.verb {
-            Verb::Gets | Verb::Gats | Verb::MetaDebug => true,
-            Verb::MetaGet => self.has_any_flag(b"chl"),
-            _ => false,
-        }
-    }
-
-    /// Whether `ms` stores unconditionally: mode `S`, or none.
-    fn is_mode_set(&self) -> bool {
-        self.flags().all(|flag| flag.first() != Some(&b'M') || flag == b"MS")
-    }
-
-    /// How a server's reply to this request ends. (To `quit` there is none.)
-    pub fn expect(&self) -> Expect {
-        match self.verb {
-            Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => Expect::Values,
-            Verb::Stats => Expect::Lines,
-            Verb::MetaGet | Verb::MetaDebug => Expect::Meta { get: true },
-            Verb::MetaSet | Verb::MetaDelete | Verb::MetaArithmetic | Verb::MetaNoop => {
-                Expect::Meta { get: false }
-            }
-            _ => Expect::Line,
-        }
-    }
 }

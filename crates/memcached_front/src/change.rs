@@ -9,8 +9,9 @@ use ground::Key;
 use memcached::{Request, Verb};
 
 use super::counts::Count;
-use super::values::{Mode, NewValue, Notes, Stored, expiry, number_of};
-use super::{END, Session, Then, To, Value, unix_s};
+use super::notes::{Notes, expiry, number_of, unix_s};
+use super::values::{Mode, NewValue, Stored};
+use super::{END, Session, Then, To, Value};
 use store::{Error, Freshness, ReadRequest};
 
 /// How often a change begins again: so many others would have to change the value meanwhile.

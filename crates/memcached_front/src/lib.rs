@@ -13,6 +13,7 @@
 mod change;
 mod counts;
 mod meta;
+mod notes;
 mod stats;
 mod values;
 
@@ -35,8 +36,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use counts::{Count, Stats};
 use front::{Front, Protocol};
+use notes::{Notes, number_of};
 use store::{Error, ReadRequest, Recorded, Store, Version};
-use values::Notes;
 use wire::connections::{Activity, Seat};
 use wire::inherited;
 use wire::lane::ThreadRecorder;
@@ -390,7 +391,7 @@ impl Session {
             let Some(found) = values.next().await else { break };
             match value_of(found, max).await {
                 Ok(Some(value)) => {
-                    let number = values::number_of(&value.version);
+                    let number = number_of(&value.version);
                     self.put_value(key, &value, (request.verb == Verb::Gets).then_some(number));
                     self.note(Count::GetHit, 1);
                 }
@@ -444,9 +445,4 @@ async fn value_of((found, mut record): Recorded, bytes_max: u64) -> Result<Optio
         }
         Err(error) => Err(error),
     }
-}
-
-/// Seconds since 1970.
-fn unix_s() -> i64 {
-    ((i128::from(clock::now()) + clock::unix_offset_ns()) / 1_000_000_000) as i64
 }

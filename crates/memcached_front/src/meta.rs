@@ -11,8 +11,9 @@ use ground::Key;
 use memcached::{Request, Verb};
 
 use super::change::{Change, Changed, NOT_NUMERIC, next_number};
-use super::values::{Mode, NewValue, Notes, Stored, expiry, number_of};
-use super::{Session, Value, unix_s};
+use super::notes::{Notes, expiry, number_of, unix_s};
+use super::values::{Mode, NewValue, Stored};
+use super::{Session, Value};
 use store::{Error, ReadRequest};
 
 const BAD_FLAG: &[u8] = b"CLIENT_ERROR invalid flag\r\n";

@@ -6,7 +6,8 @@ use memcached::{Request, Verb};
 use record::clock;
 
 use super::counts::{Count, counts_of};
-use super::{END, Session, VERSION, unix_s};
+use super::notes::unix_s;
+use super::{END, Session, VERSION};
 
 const UNKNOWN: &[u8] = b"CLIENT_ERROR a Concertina node has no stats of this kind\r\n";
 
