@@ -21,22 +21,20 @@ use record::clock;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{info, warn};
 
-use super::common::{Common, Document, NotWritten};
+use super::common::{Common, Document};
+use super::contact::{Contact, Order, Written, lock};
 use super::error::Error;
 use super::etcd::{Etcd, EtcdError, If, Put};
+use super::members::{Members, MembersView};
 use super::probes::Probes;
 use super::roster::{Roster, State};
 use super::snapshot::{Alive, Snapshot};
-use super::{Contact, Members, MembersView, Order, lock};
 use backoff::Backoff;
 use configuration::{Class, Config};
 use me::Me;
 
 /// What the process that started the agent waits for.
 pub type First = std::sync::mpsc::Sender<(watch::Sender<MembersView>, Option<NodeId>)>;
-
-/// A new version of the common configuration, and who is told what became of it.
-pub type Written = oneshot::Sender<Result<u64, NotWritten>>;
 
 /// An operator's order: the member, whether it loses its keys, and who is told.
 type Drain = (String, bool, oneshot::Sender<Result<u64, String>>);

@@ -9,8 +9,9 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
 
-use super::common::{BYTES_MAX, Document};
-use super::{Follower, Membership, NotWritten};
+use super::common::{BYTES_MAX, Document, NotWritten};
+use super::follower::Follower;
+use super::membership::Membership;
 use configuration::is_name;
 use wire::body::ReplyBody;
 use wire::problem::{Problem, json as reply};

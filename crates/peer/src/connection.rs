@@ -11,9 +11,11 @@ use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, AsyncReadExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::fault::Fault;
+use super::limits::Limits;
 use super::reply::{self, Head};
+use super::request::Outgoing;
 use super::stream::Stream;
-use super::{Fault, Limits, Outgoing};
 use origin::Chunks;
 use wire::tls::Dialer;
 

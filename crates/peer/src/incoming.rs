@@ -1,14 +1,16 @@
-//! The body of a reply.
+//! A reply, and its body.
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, StatusCode};
 
-use super::Fault;
 use super::connection::Connection;
-use super::pool::Pool;
+use super::fault::Fault;
+use super::idle::IdleConnections;
 
 /// Maximum bytes of one piece.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
@@ -20,12 +22,16 @@ pub struct Incoming {
     /// The connection; `None` after the body's end or a fault.
     connection: Option<Connection>,
     left: u64,
-    /// The pool that the connection returns to, if it can be reused.
-    pool: Option<Pool>,
+    /// The idle connections of its pool, which the connection returns to if it can be reused.
+    pool: Option<Arc<IdleConnections>>,
 }
 
 impl Incoming {
-    pub(crate) fn new(connection: Connection, left: u64, pool: Option<Pool>) -> Incoming {
+    pub(super) fn new(
+        connection: Connection,
+        left: u64,
+        pool: Option<Arc<IdleConnections>>,
+    ) -> Incoming {
         let mut body = Incoming { connection: Some(connection), left, pool };
         body.consume(0);
         body
@@ -137,4 +143,15 @@ impl Incoming {
             pool.give_back(connection);
         }
     }
+}
+
+/// A reply whose head has arrived.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status; never an interim one.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, still to be read.
+    pub body: Incoming,
 }

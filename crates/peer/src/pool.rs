@@ -1,41 +1,22 @@
 //! A pool of connections to one address.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::thread::ThreadId;
-use std::time::Instant;
 
 use bytes::Bytes;
-use engine::gateway::IntegerHash;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::connection::Connection;
+use super::fault::Fault;
+use super::idle::IdleConnections;
+use super::incoming::{Incoming, Reply};
+use super::limits::Limits;
 use super::reply::Head;
-use super::{Fault, Incoming, Limits, Outgoing, Reply};
+use super::request::{Outgoing, RequestHead};
 use wire::tls::Dialer;
-
-/// What every request to a node has in its head.
-#[derive(Clone, Default)]
-pub struct RequestHead {
-    /// Headers that are known from the start.
-    pub common: Vec<(HeaderName, HeaderValue)>,
-    /// A further header line, once it is known.
-    pub late: Arc<OnceLock<Vec<u8>>>,
-}
-
-/// Maximum idle connections per thread and pool of this process, if that is less than a pool's own limit: the limit of
-/// open files is the process's, and pools do not know each other.
-static IDLE_MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-/// Has every pool keep at most this number of idle connections per thread.
-pub fn bound_idle(max: usize) {
-    IDLE_MAX.store(max, Ordering::Relaxed);
-}
 
 /// Sends requests to one address and keeps the connections. A clone shares the same pool.
 #[derive(Clone)]
@@ -51,8 +32,7 @@ struct Shared {
     late: Arc<OnceLock<Vec<u8>>>,
     limits: Limits,
     dialer: Option<Arc<Dialer>>,
-    /// Idle connections by thread, most recently used last. Never locked across an `await`.
-    idle: Mutex<HashMap<ThreadId, Vec<Connection>, IntegerHash>>,
+    idle: Arc<IdleConnections>,
 }
 
 impl fmt::Debug for Pool {
@@ -87,7 +67,7 @@ impl Pool {
         for (name, value) in &head.common {
             write_line(&mut lines, name, value);
         }
-        let (idle, late) = (Mutex::default(), head.late.clone());
+        let (idle, late) = (Arc::new(IdleConnections::new(limits)), head.late.clone());
         Pool { shared: Arc::new(Shared { address, common: lines, late, limits, dialer, idle }) }
     }
 
@@ -98,7 +78,7 @@ impl Pool {
 
     /// Number of idle connections of all threads.
     pub fn idle(&self) -> usize {
-        self.lock().values().map(Vec::len).sum()
+        self.shared.idle.count()
     }
 
     /// Sends a request and waits for the head of its reply.
@@ -123,9 +103,9 @@ impl Pool {
         let head = self.head(method, path, headers, &body)?;
         let twice = matches!(*method, Method::GET | Method::HEAD | Method::POST)
             && !matches!(body, Outgoing::Stream(_));
-        if let Some(connection) = self.take(!twice) {
+        if let Some(connection) = self.shared.idle.take(!twice) {
             match self.exchange(connection, method, &head, &mut body).await {
-                Err(failed) if failed.unanswered && twice => self.forget(),
+                Err(failed) if failed.unanswered && twice => self.shared.idle.forget(),
                 result => return result.map_err(|failed| failed.fault),
             }
         }
@@ -153,8 +133,8 @@ impl Pool {
     }
 
     fn reply(&self, connection: Connection, head: Head, whole: bool) -> Reply {
-        let pool = (whole && head.keep_alive).then(|| self.clone());
-        let body = Incoming::new(connection, head.length, pool);
+        let idle = (whole && head.keep_alive).then(|| self.shared.idle.clone());
+        let body = Incoming::new(connection, head.length, idle);
         Reply { status: head.status, headers: head.headers, body }
     }
 
@@ -170,7 +150,7 @@ impl Pool {
         lines(&mut head);
         head.extend_from_slice(b"\r\n");
         // One that has closed, or takes only a part, is dropped: the request is sent anew.
-        let mut connection = self.take(false)?;
+        let mut connection = self.shared.idle.take(false)?;
         let sent = connection.try_write(&head).is_ok_and(|count| count == head.len());
         sent.then(|| PendingGet { connection, head, pool: self.clone() })
     }
@@ -214,50 +194,6 @@ impl Pool {
         out.extend_from_slice(b"\r\n");
         Ok(out)
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Connection>, IntegerHash>> {
-        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes this thread's most recently used connection that is open; with `ask`, a system call
-    /// checks that.
-    fn take(&self, ask: bool) -> Option<Connection> {
-        let mut idle = self.lock();
-        let connections = idle.get_mut(&std::thread::current().id())?;
-        while let Some(mut connection) = connections.pop() {
-            if connection.since.elapsed() >= self.shared.limits.idle {
-                // This connection expired, and the others are older.
-                connections.clear();
-            } else if connection.is_open(ask) {
-                return Some(connection);
-            }
-        }
-        None
-    }
-
-    /// Closes the idle connections of this thread.
-    fn forget(&self) {
-        self.lock().remove(&std::thread::current().id());
-    }
-
-    /// Takes back a connection whose reply has been read to its end.
-    pub fn give_back(&self, mut connection: Connection) {
-        // Surplus bytes after a reply would be parsed as the next one: close the connection.
-        if !connection.buffer.is_empty() {
-            return;
-        }
-        let limits = &self.shared.limits;
-        let now = Instant::now();
-        connection.since = now;
-        let mut idle = self.lock();
-        let connections = idle.entry(std::thread::current().id()).or_default();
-        connections.push(connection);
-        let oldest = connections.first().is_some_and(|oldest| now - oldest.since >= limits.idle);
-        let idle_max = limits.idle_max.min(IDLE_MAX.load(Ordering::Relaxed));
-        if oldest || connections.len() > idle_max {
-            connections.remove(0);
-        }
-    }
 }
 
 /// A GET that was sent on a kept connection.
@@ -294,7 +230,7 @@ impl PendingGet {
         let PendingGet { mut connection, pool, .. } = self;
         let whole = connection.buffer.split().freeze();
         if keep_alive {
-            pool.give_back(connection);
+            pool.shared.idle.give_back(connection);
         }
         whole
     }
@@ -308,7 +244,7 @@ impl PendingGet {
         let PendingGet { mut connection, head, pool } = self;
         match connection.receive(false, &pool.shared.limits).await {
             Ok(head) => return Ok(pool.reply(connection, head, true)),
-            Err(failed) if failed.unanswered => pool.forget(),
+            Err(failed) if failed.unanswered => pool.shared.idle.forget(),
             Err(failed) => return Err(failed.fault),
         }
         let connection = pool.open().await?;

@@ -4,7 +4,8 @@ use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::{Fault, Limits};
+use super::fault::Fault;
+use super::limits::Limits;
 
 /// Maximum header lines of a reply. Each pair of an object's user metadata is one line, and other
 /// tools store many pairs.

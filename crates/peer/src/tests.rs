@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use origin::{BoxFuture, Error};
+use origin::{BoxFuture, Chunks, Error};
 
 fn limits() -> Limits {
     Limits { head_bytes_max: 2000, body_bytes_max: 10_000_000, idle_max: 4, ..Limits::default() }

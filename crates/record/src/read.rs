@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use ground::window::{Sample, Window};
 use serde::de::DeserializeOwned;
 
-use super::{Error, FORMAT, Host, Run, Step, Times};
+use super::error::Error;
+use super::host::Host;
+use super::run::{FORMAT, Run, Step};
+use super::times::Times;
 
 /// A run folder, read into memory.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::Error;
+use crate::error::Error;
 use crate::file::{self, PEM_BYTES_MAX};
 
 /// The roots of the system; empty if it has none.
