@@ -3,51 +3,14 @@
 use model::{Limits, Model, Parameter, Point, Prediction, Trust};
 use serde::Serialize;
 
-use super::coverage::{self, Between, Expected};
+use super::coverage::{self, Between};
 use super::error::Error;
-use super::measured::{Estimate, StepFigures, measure};
+use super::measured::{StepFigures, measure};
 use super::objective::{Objective, digits, time};
 use super::percentiles::{Percentile, percentiles};
+pub use super::row::Row;
 use super::steps::{Observed, ObservedStep, run_name, same_step, short_name};
 use record::{Host, Run, Step};
-
-/// One measured share with its predictions.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// The step's name.
-    pub step: String,
-    /// Measured load, requests/s. The predictions are for this load.
-    pub rate: f64,
-    /// Reads that were measured.
-    pub requests: u64,
-    /// Measured mean utilisation of the devices, or the predicted one where the runs have no device
-    /// queues.
-    pub utilisation: f64,
-    /// The time, seconds.
-    pub within_s: f64,
-    /// The share that was answered in time.
-    pub measured: Estimate,
-    /// Prediction of Concertina's model; `None` if the model considers the load unstable.
-    pub concertina: Option<Parameter>,
-    /// Prediction of the Spotify model; `None` if unstable.
-    pub spotify: Option<Parameter>,
-    /// Our model minus the measurement, in points (hundredths).
-    pub concertina_error_points: Option<f64>,
-    /// The Spotify model minus the measurement, in points.
-    pub spotify_error_points: Option<f64>,
-    /// Whether the load is past our confidence limit.
-    pub beyond_limit: bool,
-    /// Whether the load is larger than every fitted load.
-    pub beyond_fitted: bool,
-    /// Whether the load is past the load up to which the model is trusted.
-    pub beyond_trust: bool,
-    /// Whether the model was fitted to this step; otherwise the step was held out.
-    pub used_for_fit: bool,
-    /// The disturbances of the step by the generator or its machine ([`StepFigures::marks`]).
-    pub marks: Vec<String>,
-    /// The interval in which the measurement was expected; `None` without a prediction.
-    pub expected: Option<Expected>,
-}
 
 /// A step of the load with its measurement and prediction.
 #[derive(Clone, Debug, Serialize)]

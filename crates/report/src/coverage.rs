@@ -12,21 +12,11 @@
 
 use model::Model;
 use model::statistics::student_95;
-use serde::Serialize;
 
-use crate::compare::Row;
 use crate::error::Error;
+use crate::row::Row;
 
-/// The interval in which a measurement is expected to fall, and whether it did.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Expected {
-    /// Lower end of the 95 % interval, a share.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Whether the measured share lies between them.
-    pub inside: bool,
-}
+pub use crate::row::Expected;
 
 /// Shares are taken as at least this far from 0 and 1 where their noise is computed.
 const SHARE_MIN: f64 = 1e-4;

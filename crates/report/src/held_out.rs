@@ -8,8 +8,8 @@ use model::{About, ClusterModel, HeldOut, Model};
 use super::compare::counted_at;
 use super::error::Error;
 use super::measured::{StepFigures, measure};
+use super::service::{Service, ServiceFacts};
 use super::steps::{Observed, ObservedStep};
-use super::{Service, ServiceFacts};
 
 /// Fits a model and records its errors on the held-out steps in it.
 pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {

@@ -39,6 +39,8 @@ pub mod percentiles;
 pub mod plan_basis;
 pub mod popularity;
 pub mod ranges;
+mod row;
+mod service;
 mod state_rates;
 pub mod stated_law;
 pub mod steps;
@@ -55,12 +57,12 @@ pub use embedded::{Embedded, NamedModel};
 pub use error::Error;
 pub use html::{GENERATOR, Page, html, is_page};
 pub use objective::Objective;
+pub use service::{Service, ServiceFacts};
 pub use steps::{Observed, Selection, StepChoice};
 pub use table::{model_text, table};
 
 use std::path::Path;
 
-use model::fit::{ClosedAt, ClosedLoop, ServersFound, Worked};
 use model::{Coarse, Model};
 
 /// Reads a model file.
@@ -87,31 +89,6 @@ pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
     model.widen(&uncertainty::coarse(observed))?;
     model.warnings.extend(uncertainty::warnings(observed));
     Ok(model)
-}
-
-/// A service that was fitted from the clients' side alone.
-#[derive(Clone, Debug)]
-pub struct Service {
-    /// The model.
-    pub model: Model,
-    /// The number of its servers.
-    pub servers: ServersFound,
-    /// The hypotheses that were looked at; `None` if times of single requests were not recorded, and
-    /// the response times alone were fitted.
-    pub worked: Option<Worked>,
-}
-
-/// What is known of a service beside its runs.
-#[derive(Clone, Debug, Default)]
-pub struct ServiceFacts {
-    /// The number of requests that it serves concurrently.
-    pub servers: Option<u32>,
-    /// What a closed loop of enough clients carried.
-    pub closed_loop: Option<ClosedLoop>,
-    /// What closed loops of several numbers of clients carried.
-    pub closed_loops: Vec<ClosedAt>,
-    /// That no request passes the servers by, as hits of a cache do.
-    pub no_hits: bool,
 }
 
 /// Fits a service of which only the clients' side is known to the steps that are not held out, and

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use ground::number::exact;
 use ground::window::{QueueName, Times, Window};
 
+use super::apart::{self, within};
 use super::disturbed::Disturbed;
 use super::error::Error;
 use super::times::times_of;
@@ -195,7 +196,7 @@ impl Observed {
             let observed = observe(&runs, run, step, selection.any_queues)?;
             steps.push(ObservedStep { held_out, ..observed });
         }
-        super::apart::check(&runs, &steps)?;
+        apart::check(&runs, steps.iter().map(|step| &step.step))?;
         if steps.iter().all(|step| step.held_out) {
             return Err(Error::AllHeldOut);
         }
@@ -489,15 +490,6 @@ fn is_alone(runs: &[RunFolder], run: usize, step: &Step) -> bool {
         |s: &Step| s.start_unix_us < step.end_unix_us && s.end_unix_us > step.start_unix_us;
     let others = runs.iter().enumerate().filter(|(i, _)| *i != run).flat_map(|(_, r)| &r.steps);
     members.is_none_or(|m| m.is_empty()) && !others.into_iter().any(overlaps)
-}
-
-/// Whether a window lies wholly within a step. Two processes agree on a step's start only
-/// approximately, so a window may extend over either edge by half a millisecond.
-pub(super) fn within(window: &Window, step: &Step) -> bool {
-    let slack = 500;
-    window.length_s > 0.0
-        && window.start_unix_us.saturating_add(slack) >= step.start_unix_us
-        && window.end_unix_us() <= step.end_unix_us.saturating_add(slack)
 }
 
 /// Merges the windows that several threads wrote for the same interval of one queue.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use record::Run;
 
-use crate::Observed;
 use crate::objective::{digits, time};
+use crate::steps::Observed;
 
 /// Properties of an imported run's source, stored as `imported` in the `asked` table of its
 /// `run.toml`.

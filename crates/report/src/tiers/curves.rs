@@ -5,7 +5,7 @@ use std::path::Path;
 use model::plan::Curves;
 use serde::{Deserialize, Serialize};
 
-use super::{Node, Sampled, Shares};
+use super::sample::{Node, Sampled, Shares};
 use crate::error::Error;
 
 /// What the second line of a file says.
@@ -149,7 +149,7 @@ mod tests {
     use engine::tier::Eviction;
     use ground::window::SECOND;
 
-    use super::super::Recorded;
+    use super::super::sample::Recorded;
     use super::*;
 
     #[test]
