@@ -47,6 +47,7 @@ use configuration::Config;
 use copy_state::CopyState;
 use history::History;
 use journal::Journal;
+use told::HEARD_MAX;
 pub use told::{DeviceWindows, PATH as WINDOWS_PATH, WindowIntake};
 
 /// Intervals that wait for the thread; one more is dropped. A fit takes less than a second.
@@ -337,6 +338,25 @@ impl LiveModel {
             acting.governor.realise(id, value.unwrap_or(f64::NAN));
         }
         acting.write();
+    }
+
+    /// The reply to a gateway: the windows of this node's devices.
+    pub fn device_windows(&self) -> DeviceWindows {
+        lock(&self.recent).told()
+    }
+
+    /// Adds a node's reply; `now_unix_us` is the end of an interval by this process's clock.
+    pub fn hear(
+        &self,
+        heard: &mut WindowIntake,
+        node: &str,
+        told: DeviceWindows,
+        now_unix_us: u64,
+    ) {
+        let news = heard.news(node, told, now_unix_us);
+        let mut waiting = lock(&self.heard);
+        let room = HEARD_MAX.saturating_sub(waiting.len());
+        waiting.extend(news.into_iter().take(room));
     }
 }
 

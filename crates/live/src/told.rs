@@ -13,14 +13,12 @@ use std::collections::{HashMap, VecDeque};
 use ground::window::{QueueName, Window};
 use serde::{Deserialize, Serialize};
 
-use super::{LiveModel, lock};
-
 /// The path at which a node serves the windows of its devices.
 pub const PATH: &str = "/cluster/windows";
 /// Intervals that a node keeps.
 const INTERVALS: usize = 8;
 /// The largest number of windows that wait for the next interval of a gateway; further ones are dropped.
-const WAITING_MAX: usize = 4096;
+pub(super) const HEARD_MAX: usize = 4096;
 /// Longest window that is believed, seconds.
 const LENGTH_S_MAX: f64 = 86_400.0;
 /// Most reads at a time of a device that are believed.
@@ -69,6 +67,13 @@ impl Recent {
             self.intervals.pop_front();
         }
     }
+
+    /// The reply to a gateway.
+    pub fn told(&self) -> DeviceWindows {
+        let windows: Vec<Window> = self.intervals.iter().flatten().cloned().collect();
+        let now_unix_us = windows.iter().map(Window::end_unix_us).max().unwrap_or(0);
+        DeviceWindows { now_unix_us, windows }
+    }
 }
 
 /// Whether a window's figures can be a device's.
@@ -94,13 +99,13 @@ impl WindowIntake {
         let apart = if apart.saturating_abs() < APART_US { 0 } else { apart };
         let mut news = Vec::new();
         let mut last: HashMap<&str, u64> = HashMap::new();
-        for window in told.windows.iter().take(WAITING_MAX) {
+        for window in told.windows.iter().take(HEARD_MAX) {
             let last = last.entry(&window.queue).or_insert(0);
             *last = window.start_unix_us.max(*last);
         }
         // A device that is told of no more is forgotten, and so is one whose clock has gone back.
         self.newest.retain(|queue, newest| last.get(&**queue).is_some_and(|last| last >= newest));
-        for mut window in told.windows.into_iter().take(WAITING_MAX) {
+        for mut window in told.windows.into_iter().take(HEARD_MAX) {
             let Some(QueueName::Device(id)) = window.queue_name() else { continue };
             if !is_sound(&window) || window.end_unix_us() > told.now_unix_us {
                 continue;
@@ -116,30 +121,6 @@ impl WindowIntake {
             news.push(window);
         }
         news
-    }
-}
-
-impl LiveModel {
-    /// The reply to a gateway: the windows of this node's devices.
-    pub fn device_windows(&self) -> DeviceWindows {
-        let recent = lock(&self.recent);
-        let windows: Vec<Window> = recent.intervals.iter().flatten().cloned().collect();
-        let now_unix_us = windows.iter().map(Window::end_unix_us).max().unwrap_or(0);
-        DeviceWindows { now_unix_us, windows }
-    }
-
-    /// Adds a node's reply; `now_unix_us` is the end of an interval by this process's clock.
-    pub fn hear(
-        &self,
-        heard: &mut WindowIntake,
-        node: &str,
-        told: DeviceWindows,
-        now_unix_us: u64,
-    ) {
-        let news = heard.news(node, told, now_unix_us);
-        let mut waiting = lock(&self.heard);
-        let room = WAITING_MAX.saturating_sub(waiting.len());
-        waiting.extend(news.into_iter().take(room));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::client::TargetError;
-use crate::keys::MEMCACHED_KEY_MAX;
+use crate::client::memcached::KEY_MAX;
 
 /// Why a load could not be run. Requests that fail are not errors of this kind: the summary counts them.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// A list of the trace has a key that memcached does not take.
     #[error(
-        "key `{key}` of the trace: memcached keys have 1 to {MEMCACHED_KEY_MAX} printable ASCII characters, and one \
+        "key `{key}` of the trace: memcached keys have 1 to {KEY_MAX} printable ASCII characters, and one \
          space separates two of them"
     )]
     Key {

@@ -10,6 +10,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use rand_distr::Zipf;
 
 use super::arrivals::{Part, random, resolution_of, spread};
+use super::client::memcached::KEY_MAX;
 use super::error::Error;
 use super::plan::{Keys, Popularity, Size, Speed};
 use record::trace::Trace;
@@ -62,9 +63,6 @@ pub(super) struct TraceKeys {
     /// If each row's key is a list of keys: every distinct key of the lists, with its size.
     listed: Option<Vec<(Box<[u8]>, u64)>>,
 }
-
-/// The longest key of memcached, bytes.
-pub(super) const MEMCACHED_KEY_MAX: usize = 250;
 
 fn invalid(what: &'static str, reason: String) -> Error {
     Error::Keys { what, reason }
@@ -351,7 +349,7 @@ fn lists_of(trace: &Trace, default: Size, most: usize) -> Result<Lists, Error> {
         let (mut count, mut bytes) = (0, 0);
         for key in trace.key(id).split(|&b| b == b' ') {
             let plain = key.iter().all(u8::is_ascii_graphic);
-            if !plain || !(1..=MEMCACHED_KEY_MAX).contains(&key.len()) {
+            if !plain || !(1..=KEY_MAX).contains(&key.len()) {
                 return Err(Error::Key { key: key.escape_ascii().to_string() });
             }
             let size = default.for_key(key_hash(key));

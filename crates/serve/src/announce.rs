@@ -2,7 +2,7 @@
 
 use tracing::{info, warn};
 
-use crate::Server;
+use crate::server::Server;
 use configuration::Config;
 use configuration::token;
 

@@ -15,6 +15,8 @@ use super::reply::{NO_REPLY, Reply, ReplyError, number};
 
 /// The default port of memcached.
 pub(super) const PORT: u16 = 11211;
+/// The longest key, bytes.
+pub(crate) const KEY_MAX: usize = 250;
 /// The longest line of a reply: keys have at most 250 bytes, and error texts are short.
 const LINE_MAX: usize = 2048;
 /// The longest value that is accepted; the limit of the load generator's objects.

@@ -27,7 +27,7 @@ mod forms;
 mod head;
 mod header;
 mod http2;
-mod memcached;
+pub(crate) mod memcached;
 mod parts;
 mod reply;
 mod requests;
