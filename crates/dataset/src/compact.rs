@@ -18,9 +18,10 @@ use shard::record::{Builder, Format, Schema};
 
 use super::error::{Error, Result, ensure};
 use super::gaps::ranges;
-use super::import::{Options, write_shard};
+use super::import::write_shard;
 use super::manifest::{Manifest, ShardEntry};
 use super::memory::{Counts, Machine, Plan};
+use super::options::Options;
 use super::part::Part;
 use super::write::{build, remove_left_over};
 use super::{Dataset, Writer};

@@ -14,6 +14,7 @@ use tracing::warn;
 use super::error::{Context as _, Result, ensure};
 use super::folder::is_temporary;
 use super::manifest::{is_id, is_shard_file};
+use super::names::is_name;
 
 /// Name prefix of the folders of seals, inside the folder of copies.
 const SEALING: &str = ".sealing-";
@@ -110,7 +111,7 @@ fn is_earlier(path: &Path) -> bool {
         return holds_copy(path);
     }
     let is_copy = |path: &PathBuf| is_id(name_of(path)) && holds_copy(path);
-    super::is_name(name_of(path))
+    is_name(name_of(path))
         && is_folder(path)
         && paths_in(path).is_ok_and(|copies| copies.iter().all(is_copy))
 }
@@ -121,7 +122,7 @@ fn earlier_folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     for path in paths_in(folder)? {
         match name_of(&path) {
             name if is_seal_folder(name) => folders.push(path),
-            name if super::is_name(name) && is_folder(&path) => folders.extend(paths_in(&path)?),
+            name if is_name(name) && is_folder(&path) => folders.extend(paths_in(&path)?),
             _ => {}
         }
     }
@@ -139,7 +140,7 @@ impl CopyFolder {
     ///
     /// Those of the system; or if a folder of this name exists that this project did not make.
     pub fn create(copies: &Path, name: &str, id: &str) -> Result<CopyFolder> {
-        ensure!(super::is_name(name), Invalid, "invalid dataset name {name:?}");
+        ensure!(is_name(name), Invalid, "invalid dataset name {name:?}");
         ensure!(is_id(id), Invalid, "invalid id {id:?} of the dataset {name}");
         let of_name = copies.join(name);
         let folder = of_name.join(id);

@@ -8,9 +8,10 @@ use origin::Lock;
 use origin::marker::{self, Claim, FolderKind};
 
 use super::error::{Context as _, Error, Result, ensure};
+use super::files;
 use super::manifest::{self, is_shard_file};
+use super::names::{chunk_file, is_name};
 use super::parts::names::is_part_file;
-use super::{chunk_file, files};
 
 /// Whether a name is that of a temporary file with this prefix: six letters and digits follow it.
 pub(crate) fn is_temporary(name: &str, prefix: &str) -> bool {
@@ -98,7 +99,7 @@ fn remove(folder: &Path) -> Result<bool> {
 /// nothing was changed. Those of the system.
 pub fn drop_dataset(datasets: &Path, name: &str) -> Result<()> {
     let place = datasets.join(name);
-    let is_there = super::is_name(name) && place.join(manifest::FILE).is_file();
+    let is_there = is_name(name) && place.join(manifest::FILE).is_file();
     ensure!(is_there, Missing, "there is no dataset {name} in {}", datasets.display());
     let old = datasets.join(format!(".replaced-{name}"));
     require_own(&place)?;

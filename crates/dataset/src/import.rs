@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use shard::Shard;
 use shard::index::{self, Progress};
-use shard::record::detect::{Detection, Header, Hints};
+use shard::record::detect::Detection;
 use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
 
 use super::error::{Context as _, Error, Result, ensure};
@@ -21,40 +21,10 @@ use super::folder::{self, Draft};
 use super::jobs::Jobs;
 use super::manifest::{Manifest, ShardEntry, shard_file};
 use super::memory::{Counts, Machine, Plan};
+use super::names::is_name;
+use super::options::Options;
 use super::read::Joined;
 use super::start;
-
-/// The options of an import.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The format of the records; detected from the first ones if `None`.
-    pub format: Option<Format>,
-    /// Whether the first row of a table is a header.
-    pub header: Header,
-    /// Names of the columns of a table, instead of those in a header.
-    pub columns: Vec<String>,
-    /// The attribute that identifies records.
-    pub key: Option<String>,
-    /// Attributes with a sorted table for queries of number ranges.
-    pub orders: Vec<String>,
-    /// Sampling rates of the index.
-    pub index: index::Options,
-    /// Input bytes per shard; if `None`, 256 MiB or as much as the memory allows.
-    pub shard_bytes: Option<usize>,
-    /// Shards built concurrently; if `None`, one per core or as many as the memory allows.
-    pub jobs: Option<usize>,
-    /// Memory limit of the process; half of the available memory if `None`.
-    pub memory_bytes: Option<usize>,
-    /// Whether an existing dataset of the name is replaced.
-    pub replace: bool,
-}
-
-impl Options {
-    /// What they say of the format.
-    pub(super) fn hints(&self) -> Hints {
-        Hints { format: self.format, header: self.header, columns: self.columns.clone() }
-    }
-}
 
 /// A progress event.
 #[derive(Clone, Debug)]
@@ -183,7 +153,7 @@ pub fn discard() {
 
 pub(super) fn check_name(name: &str) -> Result<()> {
     ensure!(
-        super::is_name(name),
+        is_name(name),
         Invalid,
         "invalid dataset name {name:?}: use 1 to 100 letters, digits, `-`, `_` and `.`, without a \
          leading `.`"

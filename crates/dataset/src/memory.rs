@@ -15,7 +15,7 @@ use shard::index;
 use shard::record::{Format, RECORD_BYTES_MAX};
 
 use super::error::{Context as _, Result, ensure};
-use super::import::Options;
+use super::options::Options;
 
 /// The smallest size of a shard: two of the longest records.
 pub(super) const SHARD_BYTES_MIN: usize = 2 * RECORD_BYTES_MAX;

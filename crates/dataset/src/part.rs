@@ -11,7 +11,7 @@ use shard::{Shard, Text};
 use super::error::{Error, Result, ensure};
 use super::gaps::RecordIds;
 use super::manifest::ShardEntry;
-use super::{PageRequest, SearchResult};
+use super::page::{PageRequest, SearchResult};
 
 /// The number of deleted records read together when they are subtracted from a count.
 const DELETED_AT_ONCE: usize = 32;

@@ -26,9 +26,9 @@ use ground::{Etag, Key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk};
-use super::chunk_file;
 use super::error::{Context as _, Result, bail, ensure};
 use super::manifest::{self, Manifest};
+use super::names::{chunk_file, is_name};
 use origin::{
     Attributes, BoxFuture, Chunks, Condition, Error, Listed, Origin, SingleChunk, Staged,
     StoredObject,
@@ -82,7 +82,7 @@ pub async fn names(origin: &Arc<dyn Origin>) -> Result<Vec<String>, Error> {
             let path = std::str::from_utf8(listed.key.strip_prefix(PREFIX.as_bytes())?).ok()?;
             Some(path.strip_suffix(manifest::FILE)?.strip_suffix('/')?.to_owned())
         };
-        names.extend(page.iter().filter_map(name_of).filter(|n| super::is_name(n)));
+        names.extend(page.iter().filter_map(name_of).filter(|n| is_name(n)));
         if is_last {
             return Ok(names);
         }

@@ -1,7 +1,8 @@
 //! An export is read as the same records, whatever was appended, deleted and sealed: separators between records that came
 //! from different files.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use shard::record::Format;

@@ -1,9 +1,13 @@
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use ground::with_causes;
 use proptest::prelude::*;
-use shard::record::Format;
+use shard::query::Query;
+use shard::record::{Format, Schema};
 
+use super::chunk::{Chunk, Entry};
+use super::part::RUN_BYTES;
 use super::*;
 
 pub(crate) fn options() -> Options {

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use ground::with_causes;
 use shard::Shard;
 use shard::index::Options;
-use shard::record::{Builder, Format, RECORD_BYTES_MAX, Records, Report, Schema};
+use shard::record::{Format, Schema};
 use tracing::warn;
 
-use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
-use super::error::{Context as _, Error, Result, bail, ensure};
+use super::chunk::{Chunk, Entry};
+use super::dataset::Dataset;
+use super::error::{Context as _, Result, bail, ensure};
+use super::files;
 use super::folder::{chunk_of, is_temporary};
+use super::import::write_shard;
 use super::manifest::{self, Manifest};
+use super::names::chunk_file;
 use super::parts::names::is_part_file;
-use super::{Dataset, chunk_file, files};
+use super::sealable::split;
 use origin::Lock;
 
 /// The log is sealed after an append if it has more bytes than this.
@@ -149,7 +153,7 @@ impl Dataset {
             return Ok(());
         }
         let (number, first_id) = (manifest.next_shard, manifest.end_id());
-        let built = super::import::write_shard(folder, number, first_id, false, |out| {
+        let built = write_shard(folder, number, first_id, false, |out| {
             build(self.schema(), &self.appended, options, out)
         })?;
         ensure!(
@@ -182,155 +186,6 @@ pub(crate) fn build(
     }
     let text = records.concat();
     Shard::build(&text, schema.clone(), &[], options, out, &mut |_| ())
-}
-
-/// Splits bytes into records to append. Each is completed with the format's separator, so that it
-/// stays the same record when others follow.
-pub fn split(schema: &Schema, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-    ensure!(
-        schema.format != Format::Files,
-        Invalid,
-        "whole files cannot be appended: import them as a new dataset"
-    );
-    let all_bytes = bytes;
-    let bytes = without_blank_lines(schema.format, bytes);
-    let (records, mut report) = records_of(schema, bytes)?;
-    let left_out = &all_bytes[..all_bytes.len() - bytes.len()];
-    let lines_left_out = left_out.iter().filter(|byte| **byte == b'\n').count() as u64;
-    report.first_bad.iter_mut().for_each(|bad| bad.line += lines_left_out);
-    let chunk_bytes = bytes.len() as u64 + ENTRY_BYTES * records.len() as u64;
-    ensure!(
-        chunk_bytes <= CHUNK_BYTES_MAX as u64,
-        Invalid,
-        "{} records of {} bytes exceed the limit of one append; append them in parts",
-        records.len(),
-        bytes.len()
-    );
-    if let Some(bad) = report.first_bad.first() {
-        let bad_records = report.bad;
-        bail!(
-            Invalid,
-            "{bad_records} records are malformed, the first at {bad}; nothing was appended"
-        );
-    }
-    let mut all = Vec::with_capacity(records.len());
-    for record in 0..records.len() {
-        let range =
-            records.range(record).ok_or_else(|| Error::inconsistent("a record has a place"))?;
-        let start = range.start;
-        let mut record = bytes
-            .get(range)
-            .ok_or_else(|| Error::inconsistent("a record is within the bytes"))?
-            .to_vec();
-        if all.is_empty() && is_header(schema, &record) {
-            continue;
-        }
-        ensure!(
-            !all.is_empty() || !is_other_header(schema, &record),
-            Invalid,
-            "the first row has the names of the columns in another order or spelling: bring the columns into the order {}, or \
-             leave that row out; nothing was appended",
-            schema.names.join(", ")
-        );
-        let missing = schema.missing_separator(bytes.get(..start).unwrap_or_default(), &record);
-        record.extend_from_slice(missing);
-        all.push(record);
-    }
-    // A shard is built from their concatenation, and must split it into the same records.
-    let (again, report) = records_of(schema, &all.concat())?;
-    let same = (0..again.len().max(all.len()))
-        .all(|at| again.range(at).map(|range| range.len()) == all.get(at).map(Vec::len));
-    ensure!(
-        same && report.bad == 0,
-        Invalid,
-        "the records would change when appended to others (one is too long, or an empty line is \
-         not a record by itself); nothing was appended"
-    );
-    Ok(all)
-}
-
-/// Whether appended records can be sealed: whether each is one record of the dataset, whatever stands before and
-/// behind it. [`split`] makes such records; a log that something else wrote may have others, and would never be
-/// sealed.
-///
-/// # Errors
-///
-/// If one is not.
-pub(super) fn require_sealable(schema: &Schema, records: &[&[u8]]) -> Result<()> {
-    let Some(first) = records.first() else { return Ok(()) };
-    ensure!(schema.format != Format::Files, Damaged, "it appends to whole files");
-    if let Some(long) = records.iter().find(|record| record.len() > RECORD_BYTES_MAX) {
-        bail!(
-            Damaged,
-            "it appends a record of {} bytes; a record has at most {RECORD_BYTES_MAX}",
-            long.len()
-        );
-    }
-    let (split, report) = records_of(schema, &records.concat())?;
-    let alone = without_blank_lines(schema.format, first).len() == first.len();
-    let ended = records.iter().all(|record| schema.missing_separator(b"", record).is_empty());
-    let same = split.len() == records.len()
-        && records
-            .iter()
-            .enumerate()
-            .all(|(at, record)| split.range(at).is_some_and(|range| range.len() == record.len()));
-    ensure!(
-        alone && ended && same && report.bad == 0,
-        Damaged,
-        "it appends what is not a record of this dataset by itself"
-    );
-    Ok(())
-}
-
-/// The overhead of an appended record in a chunk, bytes.
-const ENTRY_BYTES: u64 = 5;
-
-fn records_of(schema: &Schema, bytes: &[u8]) -> Result<(Records, Report), shard::Error> {
-    let mut builder = Builder::new(schema.clone());
-    builder.push(bytes)?;
-    builder.finish()
-}
-
-/// Strips blank lines at the start, which would become part of the previous record.
-fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
-    let blank: &[u8] = match format {
-        Format::JsonLines | Format::Stanzas => b" \t\r",
-        Format::Csv { .. } => b"\r",
-        _ => return bytes,
-    };
-    let mut rest = bytes;
-    while let Some(newline) = rest.iter().position(|byte| *byte == b'\n') {
-        let (line, after) = rest.split_at(newline + 1);
-        if !line[..newline].iter().all(|byte| blank.contains(byte)) {
-            break;
-        }
-        rest = after;
-    }
-    // A last line without a line break may be blank too.
-    if rest.iter().all(|byte| blank.contains(byte)) { &[] } else { rest }
-}
-
-/// Whether a row of a CSV file is its header, which appended bytes may include.
-fn is_header(schema: &Schema, record: &[u8]) -> bool {
-    matches!(schema.format, Format::Csv { .. })
-        && schema
-            .fields(record)
-            .is_ok_and(|fields| fields.iter().all(|field| *field.value == *field.name.as_bytes()))
-}
-
-/// Whether a row of a table has the names of all of its columns, in another order or in other letters: the header of a file
-/// whose rows would get into the wrong columns. A table of a single column may well have its name as a value.
-fn is_other_header(schema: &Schema, record: &[u8]) -> bool {
-    if !matches!(schema.format, Format::Csv { .. }) || schema.names.len() < 2 {
-        return false;
-    }
-    let plain = |text: &[u8]| text.trim_ascii().to_ascii_lowercase();
-    let Ok(fields) = schema.fields(record) else { return false };
-    let mut values: Vec<_> = fields.iter().map(|field| plain(&field.value)).collect();
-    let mut names: Vec<_> = schema.names.iter().map(|name| plain(name.as_bytes())).collect();
-    values.sort_unstable();
-    names.sort_unstable();
-    values == names
 }
 
 /// Removes sealed chunks, shards that the manifest does not list, reports of parts, and temporary files.

@@ -6,22 +6,22 @@
 //! against the budget of the layers: a copy for which that has no room is refused. What nobody leases any more, and what a smaller budget
 //! has no room for, is given up.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::act::replicas::Leases;
 use engine::dataset::Event;
 use ground::window::{Nanos, key_hash};
 use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::Datasets;
 use super::ask::{pairs, part_of, text};
+use super::datasets::Datasets;
 use super::error::{Error, Result};
-use super::http::bad;
+use super::leases::{Lease, lock};
+use super::problem::{bad, no_dataset, unavailable};
 use super::served::Served;
+use super::view::View;
 use dataset::remote::key_of_file;
 use record::clock;
 use wire::problem::HttpResult;
@@ -62,70 +62,6 @@ pub struct ShardTold {
     pub length: f64,
     /// Whether it can be given a further layer, or is being given one.
     pub can_grow: bool,
-}
-
-/// A copy: the dataset's name and the shard's file.
-type Copy = (String, String);
-
-/// What a gateway asks for when it leases a copy.
-pub struct Lease {
-    /// The hash of the shard's key.
-    pub shard: u64,
-    /// The dataset's name.
-    pub dataset: String,
-    /// The shard's file.
-    pub file: String,
-    /// The gateway, by a number that it chose at its start.
-    pub by: u64,
-    /// Bytes of the shard's file.
-    pub bytes: u64,
-    /// How long it holds without being renewed.
-    pub lasts: Nanos,
-}
-
-/// The copies of a node.
-#[derive(Default)]
-pub struct Copies {
-    leases: Mutex<Leases>,
-    /// What is leased, by the hash of the shard's key.
-    names: Mutex<BTreeMap<u64, Copy>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Copies {
-    /// Whether a shard is leased, by the hash of its key.
-    pub fn holds(&self, shard: u64) -> bool {
-        lock(&self.leases).holds(shard)
-    }
-
-    /// Bytes of all copies.
-    pub fn bytes(&self) -> u64 {
-        lock(&self.leases).bytes()
-    }
-
-    /// Drops copies that nobody leases, and those beyond `bytes_max`; returns them.
-    fn expire(&self, now: Nanos, bytes_max: u64) -> Vec<Copy> {
-        let mut leases = lock(&self.leases);
-        let mut gone = leases.expire(now);
-        gone.extend(leases.shrink(bytes_max));
-        let mut names = lock(&self.names);
-        gone.iter().filter_map(|shard| names.remove(shard)).collect()
-    }
-
-    /// Grants a lease. [`None`] if there is no room; otherwise whether the copy is new.
-    pub fn grant(&self, now: Nanos, lease: Lease, room_bytes: u64) -> Option<bool> {
-        let Lease { shard, dataset, file, by, bytes, lasts } = lease;
-        let mut leases = lock(&self.leases);
-        let new = !leases.holds(shard);
-        if !leases.grant(now, shard, by, bytes, lasts, room_bytes) {
-            return None;
-        }
-        lock(&self.names).insert(shard, (dataset, file));
-        Some(new)
-    }
 }
 
 /// A request for a lease, or to end it.
@@ -221,10 +157,10 @@ impl Datasets {
     /// Leases a copy to a gateway. 507 if the budget of the layers has no room.
     async fn lease(self: &Arc<Self>, asked: &LeaseRequest) -> HttpResult {
         let served = self.find(&asked.dataset).await;
-        let served = served.map_err(|error| super::http::unavailable(&error))?;
+        let served = served.map_err(|error| unavailable(&error))?;
         let view = served.as_ref().and_then(|served| served.view());
         let (Some(served), Some(view)) = (served, view) else {
-            return Err(super::http::no_dataset(&asked.dataset));
+            return Err(no_dataset(&asked.dataset));
         };
         let manifest = &view.current.manifest;
         let entry = manifest.shards.iter().find(|entry| entry.file == asked.file);
@@ -291,7 +227,7 @@ impl Served {
     }
 
     /// Whether a shard of the view is to be here and is not: this process has become one of its nodes.
-    pub fn lacks_some(&self, view: &super::served::View) -> bool {
+    pub fn lacks_some(&self, view: &View) -> bool {
         let manifest = &view.current.manifest;
         let mine =
             |file: &str| (self.common.is_mine)(&key_of_file(self.name(), &manifest.id, file));
@@ -326,24 +262,5 @@ mod tests {
             let error = LeaseRequest::parse(query).err().unwrap().to_string();
             assert!(error.contains(what), "{query}: {error}");
         }
-    }
-
-    #[test]
-    fn copies_are_named_when_they_are_given_up() {
-        let copies = Copies::default();
-        let copy = |file: &str| ("d".to_owned(), file.to_owned());
-        let second = 1_000_000_000;
-        let lease = |shard, file: &str| {
-            let (dataset, file) = copy(file);
-            Lease { shard, dataset, file, by: 1, bytes: 100, lasts: second }
-        };
-        let grant = |shard, file| copies.grant(0, lease(shard, file), 150);
-        assert_eq!((grant(7, "a"), grant(7, "a")), (Some(true), Some(false)));
-        assert_eq!((copies.holds(7), copies.bytes()), (true, 100));
-        assert_eq!(copies.grant(0, lease(8, "b"), 50), None);
-        assert_eq!(copies.expire(0, 1000), []);
-        assert_eq!(copies.expire(0, 99), [copy("a")], "the budget has become smaller");
-        grant(7, "a");
-        assert_eq!(copies.expire(second, 1000), [copy("a")]);
     }
 }

@@ -4,7 +4,6 @@
 //! requests read, the draft of the next one and the shard that is sealed are here; when which is made, shown or
 //! removed is the engine's business.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
@@ -12,99 +11,29 @@ use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::dataset::{self as decide, Put, Settings, Tail, Token, Why};
+use engine::dataset::{self as decide, Put, Tail, Token, Why};
 use futures_util::FutureExt;
 use ground::with_causes;
 use shard::index::Options;
-use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::ask::part_of;
 use super::error::{Error, Result};
-use super::room::Reserved;
-use super::served::{Changed, Served, View};
-use dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
+use super::served::Served;
+use super::state::{Reason, SETTINGS, Sealing, State};
+use super::view::View;
+use dataset::chunk::{Chunk, Entry};
 use dataset::copies::{CopyFolder, SealFolder};
 use dataset::manifest::{Manifest, ShardEntry, is_shard_file, shard_file};
 use dataset::remote::{Current, key_of_file, key_of_manifest};
-use dataset::{Dataset, SEAL_BYTES, chunk_file};
+use dataset::{Dataset, chunk_file};
 use record::clock;
 
-/// An error as the engine passes it on.
-type Reason = Arc<str>;
 type Event = decide::Event<Reason>;
 type Action = decide::Action<Reason>;
 
-/// The bounds of a dataset.
-pub const SETTINGS: Settings = Settings {
-    tries: 10,
-    pause: 10_000_000,
-    chunk_bytes_max: CHUNK_BYTES_MAX / 2,
-    seal_bytes: SEAL_BYTES as u64,
-    seal_chunks: 8192,
-    shard_tries: 1000,
-    removed_at_once: 16,
-};
-
 /// The age from which a copy is removed that is not used.
 const SWEPT_AFTER: Duration = Duration::from_secs(600);
-
-/// A change that waits to be written, and the channel to its caller.
-pub struct Change {
-    /// Its records and deletions.
-    pub entries: Arc<Vec<Entry>>,
-    /// The change's share of the memory for appends, released when the change has ended.
-    pub _room: Option<Reserved>,
-    /// Where its result goes.
-    pub done: oneshot::Sender<Result<Changed, String>>,
-}
-
-/// A log that is being sealed.
-struct Sealing {
-    view: Arc<View>,
-    /// The manifest that lists the new shard.
-    manifest: Manifest,
-    /// The shard's folder.
-    made: Option<SealFolder>,
-}
-
-/// What the engine decides with, and what its actions work on.
-pub struct State {
-    pub engine: decide::Dataset<Reason>,
-    tokens: Token,
-    /// Changes that have not ended.
-    pub changes: HashMap<Token, Change>,
-    /// Callers that wait for a view.
-    pub views: HashMap<Token, oneshot::Sender<Result<(), String>>>,
-    /// Callers that wait for a seal.
-    pub seals: HashMap<Token, oneshot::Sender<Result<bool, String>>>,
-    /// The manifest that was read last.
-    read: Option<Current>,
-    draft: Option<(Dataset, Current)>,
-    sealing: Option<Sealing>,
-}
-
-impl State {
-    /// Of a dataset that was not read yet.
-    pub fn new() -> State {
-        State {
-            engine: decide::Dataset::new(SETTINGS),
-            tokens: 0,
-            changes: HashMap::new(),
-            views: HashMap::new(),
-            seals: HashMap::new(),
-            read: None,
-            draft: None,
-            sealing: None,
-        }
-    }
-
-    /// A number for a request.
-    pub fn token(&mut self) -> Token {
-        self.tokens += 1;
-        self.tokens
-    }
-}
 
 fn to_message<T>(result: dataset::Result<T>) -> Result<T, Reason> {
     result.map_err(|error| Reason::from(with_causes(&error)))

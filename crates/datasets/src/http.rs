@@ -12,24 +12,24 @@ use engine::dataset::{DatasetVersion, Serves, serves};
 use engine::node::Stages;
 use engine::question::Failed;
 use ground::window::{Nanos, Operation, Outcome};
-use ground::with_causes;
-use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
 
-use super::Datasets;
 use super::ask::{Answer, Ask, LOG, ids, pairs, part_of, text};
 use super::asking::{AskParts, ask_parts, question};
+use super::datasets::Datasets;
 use super::error::{Error, Result};
 use super::layers::{LayerSummary, summary_of_layers};
+pub use super::problem::{bad, no_dataset, only, unavailable};
 use super::question_text::{BodyLimit, QuestionText, gather, is_posted_question, question_text};
 use super::reply_form::ReplyForm;
-use super::room::Reserved;
-use super::served::{Changed, Copied, Served, View};
+use super::room::{APPEND_BYTES_MAX, APPENDS_BYTES_MAX, Reserved};
+use super::served::{Changed, Copied, Served};
+use super::view::View;
 use dataset::Info;
-use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
 use wire::headers;
 use wire::lane::RequestRecord;
@@ -37,10 +37,6 @@ use wire::pace::Pace;
 use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply, typed};
 
-/// Maximum bytes of one append.
-const APPEND_BYTES_MAX: usize = CHUNK_BYTES_MAX / 2;
-/// Maximum total bytes of the appends in progress.
-pub const APPENDS_BYTES_MAX: usize = 4 * APPEND_BYTES_MAX;
 /// Memory of the deletion of a record, bytes.
 const DELETION_BYTES: usize = 32;
 
@@ -82,37 +78,6 @@ pub fn place(path: &str) -> Option<Place<'_>> {
 /// Whether a path is `/datasets` or below it.
 pub fn is_below(path: &str) -> bool {
     path == "/datasets" || path.starts_with("/datasets/")
-}
-
-/// 400 Bad Request, with the error as its message; 413 if the query is valid but costs too much.
-pub fn bad(error: &Error) -> Problem {
-    let text = with_causes(error);
-    if error.is_too_much_work() {
-        let what = format!(
-            "{text} (datasets.query_read_bytes_max); or count a copy of the dataset (concertina data pull), which has no \
-             limit"
-        );
-        return Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what);
-    }
-    Problem::new(StatusCode::BAD_REQUEST, &text)
-}
-
-/// 503 Service Unavailable, with the error as its message. Most such errors come from the origin.
-pub fn unavailable(error: &Error) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &with_causes(error))
-        .with(RETRY_AFTER, HeaderValue::from_static("1"))
-}
-
-/// 404 Not Found: the dataset does not exist.
-pub fn no_dataset(name: &str) -> Problem {
-    let what = format!("there is no dataset {name:?}; /datasets lists them");
-    Problem::new(StatusCode::NOT_FOUND, &what)
-}
-
-/// 405 Method Not Allowed; `methods` is the value of `Allow`.
-pub fn only(methods: &'static str) -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, &format!("this path allows only {methods}"))
-        .with(ALLOW, HeaderValue::from_static(methods))
 }
 
 /// The HTTP reply with an answer computed on `view`.

@@ -32,17 +32,16 @@ use shard::Text;
 use shard::layers::{Array, Budget, Layers as OfShard};
 use tracing::warn;
 
-use super::Datasets;
 use super::ask::part_of;
-use super::copies::Copies;
 use super::error::Result;
+use super::leases::Copies;
+use super::served::Served;
 use super::station::Station;
 use dataset::part::Part;
 use live::LiveModel;
 use live::memory::Memory;
 use record::{IdleSampler, clock};
-use steps::{Demand, Step, drop_layer, held_bytes, text_guess};
-use worker::Order;
+use steps::{Demand, Order, Step, drop_layer, held_bytes, text_guess};
 
 /// The layers that a shard has.
 #[derive(Clone, Debug, Serialize)]
@@ -199,21 +198,23 @@ impl Layers {
         self.lock().changes.clone()
     }
 
-    /// Starts the watch thread and the worker.
+    /// Starts the watch thread, which looks at the datasets that `served` returns, and the worker.
     ///
     /// # Errors
     ///
     /// If a thread cannot be started.
-    pub fn start(self: &Arc<Layers>, datasets: &Arc<Datasets>) -> Result<Running> {
+    pub fn start(
+        self: &Arc<Layers>,
+        served: impl Fn() -> Vec<Arc<Served>> + Send + 'static,
+    ) -> Result<Running> {
         let (orders, receive) = mpsc::channel::<Order>();
         let (watcher, worker) = (self.clone(), self.clone());
-        let datasets = datasets.clone();
         let watch =
             std::thread::Builder::new().name("layers/watch".to_owned()).spawn(move || {
                 let mut idle = IdleSampler::start();
                 while !watcher.stopping.load(Ordering::Relaxed) {
                     watcher.look_at_idle(idle.sample());
-                    watcher.look(&datasets, &orders);
+                    watcher.look(&served(), &orders);
                     std::thread::sleep(watcher.interval);
                 }
             })?;
@@ -238,10 +239,10 @@ impl Layers {
     }
 
     /// Observes all shards once, and starts or carries out what the manager decides.
-    fn look(&self, datasets: &Datasets, orders: &mpsc::Sender<Order>) {
+    fn look(&self, all: &[Arc<Served>], orders: &mpsc::Sender<Order>) {
         let mut state = self.lock();
         let mut candidates = Vec::new();
-        for served in datasets.all() {
+        for served in all {
             let Some(view) = served.view() else { continue };
             let all: u64 = view.dataset.parts().iter().map(|p| p.entry().input_bytes).sum();
             for part in view.dataset.parts() {

@@ -2,6 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dataset::chunk::CHUNK_BYTES_MAX;
+
+/// Maximum bytes of one append.
+pub(super) const APPEND_BYTES_MAX: usize = CHUNK_BYTES_MAX / 2;
+/// Maximum total bytes of the appends in progress.
+pub(super) const APPENDS_BYTES_MAX: usize = 4 * APPEND_BYTES_MAX;
+
 /// The memory, shared by all datasets.
 #[derive(Clone)]
 pub struct Room(Arc<Mutex<engine::dataset::Room>>);

@@ -4,7 +4,6 @@
 //! A [`View`] is the dataset at one moment; a request keeps the view that it began with. When it is replaced and what
 //! becomes of a change decides [`engine::dataset`]; `drive` carries that out.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +17,13 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::ask::{LOG, part_of};
-use super::drive::{Change, State};
 use super::error::{Error, Result};
 use super::room::Reserved;
+use super::state::{Change, State};
 use super::station::{Bound, Station};
+pub use super::view::View;
 use dataset::chunk::Entry;
-use dataset::part::{Part, Work};
+use dataset::part::Work;
 use dataset::remote::{Current, Remote};
 use dataset::{Dataset, split};
 use origin::Origin;
@@ -48,24 +48,6 @@ pub struct Common {
     pub is_mine: Box<dyn Fn(&Key) -> bool + Send + Sync>,
     /// Whether this process seals the log of the dataset whose manifest has this key.
     pub seals: Box<dyn Fn(&Key) -> bool + Send + Sync>,
-}
-
-/// A dataset at one moment.
-#[derive(Clone)]
-pub struct View {
-    /// The dataset's log, and those of its shards that this node holds.
-    pub dataset: Dataset,
-    /// The manifest in the origin.
-    pub current: Current,
-    /// A queue for each part held here. Every process holds the log.
-    pub stations: BTreeMap<String, Arc<Station>>,
-}
-
-impl View {
-    /// The shard with this part name, if this node holds it.
-    pub fn part(&self, name: &str) -> Option<&Arc<Part>> {
-        self.dataset.parts().iter().find(|part| part_of(&part.entry().file) == name)
-    }
 }
 
 /// What it took to get this process's shards of a dataset from the origin, since the process began: a node that

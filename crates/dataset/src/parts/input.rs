@@ -13,8 +13,9 @@ use super::names::{BYTES_MAX, FILE, VERSION};
 use super::summary::{PARTS_MAX, PartSize, SplitSummary};
 use super::text::{self, InputFile, Text};
 use crate::error::{Context as _, Error, Result, bail, ensure};
-use crate::import::{Build, Options, Step, without_header};
+use crate::import::{Build, Step, without_header};
 use crate::memory::{Counts, SEPARATOR_BYTES};
+use crate::options::Options;
 use crate::start;
 
 /// An input that is split.

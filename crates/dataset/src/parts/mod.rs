@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use crate::error::{Context as _, Result, ensure};
 use crate::folder::{Draft, is_temporary, remove_left};
 use crate::import::{
-    Assembly, Build, Imported, Options, State, Step, check_free, check_name, import_with,
-    write_shard,
+    Assembly, Build, Imported, State, Step, check_free, check_name, import_with, write_shard,
 };
 use crate::memory::{Counts, Machine, Plan, SHARD_BYTES_MIN};
+use crate::options::Options;
 use crate::{files, is_name};
 use input::InputSplit;
 use names::{BYTES_MAX, FILE, VERSION, is_part_file, report_file};

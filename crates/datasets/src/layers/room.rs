@@ -6,7 +6,7 @@ use engine::act::Knob;
 use engine::layers::Shard as Observed;
 use ground::window::Nanos;
 
-use super::super::copies::{Copies, Lease};
+use super::super::leases::{Copies, Lease};
 use super::{Candidate, Layers, State};
 use crate::station::Station;
 

@@ -3,7 +3,10 @@
 //! read most ([`engine::layers::regions`]).
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use engine::layers::ShardId;
 use engine::layers::mix::{Layer, Mix, Work};
 use engine::layers::regions::{Chosen, Heat};
 use ground::window::Nanos;
@@ -12,6 +15,7 @@ use shard::index::{self, Index};
 use shard::layers::{Array, Footprint, LayerFootprint, Layers, Rates, Regions};
 
 use configuration::Fill;
+use dataset::part::Part;
 
 /// Expected size of a text layer as a fraction of the text (`shard::layers` has the measurements),
 /// and the factor by which the actual size may exceed it. If the text needs more, the regions that are read least are left
@@ -236,6 +240,15 @@ pub(super) fn drop_layer(layers: &Layers, layer: Layer) {
         Layer::Isa(_) => layers.drop_lowest(Array::Isa),
         Layer::Text { .. } => layers.drop_text(),
     });
+}
+
+/// A step for the worker to build.
+pub(super) struct Order {
+    pub id: ShardId,
+    pub name: String,
+    pub part: Arc<Part>,
+    pub step: Step,
+    pub cancelled: Arc<AtomicBool>,
 }
 
 #[cfg(test)]

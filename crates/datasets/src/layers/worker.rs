@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use shard::Error;
 use shard::layers::{Completion, Rates, TextBuild, TextOptions};
 use tracing::{info, warn};
 
-use super::steps::{Regional, Step};
+use super::steps::{Order, Regional, Step};
 use super::{Candidate, Filling, Layers, State};
 use configuration::Fill;
 use dataset::part::Part;
@@ -35,15 +35,6 @@ const PART_AFTER: u64 = 1_000_000_000;
 
 /// Nanoseconds of filling marked layers between two looks at what is to be done.
 const SLICE: u64 = 2_000_000;
-
-/// A step for the worker to build.
-pub(super) struct Order {
-    pub id: ShardId,
-    pub name: String,
-    pub part: Arc<Part>,
-    pub step: Step,
-    pub cancelled: Arc<AtomicBool>,
-}
 
 /// How far the marked layers of shards are filled, with the number of their last mark.
 pub(super) type Completions = HashMap<ShardId, (u64, Completion)>;
