@@ -7,7 +7,7 @@ use engine::route::health::State;
 use engine::status::{Connections, GatewayProcess, NodeMismatch, ProcessStatus};
 use http::{Response, StatusCode};
 
-use super::Gateway;
+use super::gateway::Gateway;
 use front::health::origin_status;
 use store::Store as _;
 use wire::body::ReplyBody;

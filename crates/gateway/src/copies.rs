@@ -15,7 +15,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use record::clock;
 use tracing::warn;
 
-use super::Gateway;
+use super::gateway::Gateway;
 use dataset::remote::key_of_file;
 use datasets::ask::part_of;
 use datasets::copies::{PATH, ShardsTold};

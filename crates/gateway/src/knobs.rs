@@ -12,7 +12,7 @@ use http::{Method, StatusCode};
 use record::clock;
 use tracing::warn;
 
-use super::Gateway;
+use super::gateway::Gateway;
 use configuration::Concurrency;
 use live::{DeviceWindows, WINDOWS_PATH, WindowIntake};
 use peer::Outgoing;

@@ -22,7 +22,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use super::Gateway;
+use super::gateway::Gateway;
 use super::nodes::reply::{Body, NodeReply};
 use super::request::{NodeRequest, patience};
 use dataset::part::Run;

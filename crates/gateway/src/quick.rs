@@ -19,11 +19,12 @@ use http::header::{
 use hyper::body::Incoming;
 use record::clock;
 
+use super::gateway::Gateway;
 use super::nodes::Nodes;
 use super::nodes::reply::GATHERED_BYTES_MAX;
 use super::pending::Pending;
 use super::request::NodeRequest;
-use super::{Gateway, verify};
+use super::verify;
 use front::http::authorize;
 use front::quick;
 use front::quick::{Content, Facts, Quick, ReadStart, Record};
@@ -313,7 +314,7 @@ impl Gateway {
             (
                 attempt,
                 Some(node),
-                Box::pin(nodes.ended(node, kept)) as super::router::Attempt<'_, _>,
+                Box::pin(nodes.ended(node, kept)) as super::attempts::Attempt<'_, _>,
             )
         });
         let found = match self.router.read_on(pending, under_way, &wanted, &[]).await {

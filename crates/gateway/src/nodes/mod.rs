@@ -226,7 +226,7 @@ impl Backend for Nodes {
     }
 
     async fn ping(&self, node: NodeId, hot_version: u64) -> Result<Pong, String> {
-        ping::ping(self, node, hot_version).await
+        self.ping_node(node, hot_version).await
     }
 }
 

@@ -12,40 +12,40 @@ use cluster::identity;
 use peer::Outgoing;
 use wire::headers;
 
-/// Pings a node.
-///
-/// # Errors
-///
-/// Why it does not reply, or the server error that it replies with.
-pub async fn ping(nodes: &Nodes, node: NodeId, hot_version: u64) -> Result<Pong, String> {
-    let pool = nodes.roll.pool(node).ok_or_else(|| "unknown node".to_owned())?;
-    let known = [(headers::HOT_VERSION.clone(), HeaderValue::from(hot_version))];
-    // Where there are no hot nodes, there is nothing to know.
-    let known = if nodes.roll.ring().hot_count() > 0 { &known[..] } else { &[] };
-    let reply = pool.send(&Method::GET, "/cluster/ping", known, Outgoing::Empty).await;
-    let reply = reply.map_err(|fault| fault.to_string())?;
-    let reply = NodeReply::receive(node, reply).await.map_err(|fault| fault.to_string())?;
-    if reply.status.is_server_error() {
-        let reason = reply.reason().unwrap_or_default();
-        return Err(format!("it replies to a ping with {}: {reason}", reply.status));
-    }
-    nodes.note_clock(node, &reply.headers, clock::now());
-    let misfit = nodes.misfit(&reply);
-    let hot = match &reply.body {
-        Body::Whole(bytes) if misfit.is_none() && !bytes.is_empty() => {
-            // What is malformed costs the benefit of hot nodes.
-            serde_json::from_slice(bytes).ok()
-        }
-        _ => None,
-    };
-    let told = reply.headers.get(&headers::RESPONSE_PER_LENGTH_NS);
-    let response_per_length =
-        told.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
-    let load = LoadReport { length: reply.head().node_length, response_per_length };
-    Ok(Pong { load, misfit, hot })
-}
-
 impl Nodes {
+    /// Pings a node.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not reply, or the server error that it replies with.
+    pub(super) async fn ping_node(&self, node: NodeId, hot_version: u64) -> Result<Pong, String> {
+        let pool = self.roll.pool(node).ok_or_else(|| "unknown node".to_owned())?;
+        let known = [(headers::HOT_VERSION.clone(), HeaderValue::from(hot_version))];
+        // Where there are no hot nodes, there is nothing to know.
+        let known = if self.roll.ring().hot_count() > 0 { &known[..] } else { &[] };
+        let reply = pool.send(&Method::GET, "/cluster/ping", known, Outgoing::Empty).await;
+        let reply = reply.map_err(|fault| fault.to_string())?;
+        let reply = NodeReply::receive(node, reply).await.map_err(|fault| fault.to_string())?;
+        if reply.status.is_server_error() {
+            let reason = reply.reason().unwrap_or_default();
+            return Err(format!("it replies to a ping with {}: {reason}", reply.status));
+        }
+        self.note_clock(node, &reply.headers, clock::now());
+        let misfit = self.misfit(&reply);
+        let hot = match &reply.body {
+            Body::Whole(bytes) if misfit.is_none() && !bytes.is_empty() => {
+                // What is malformed costs the benefit of hot self.
+                serde_json::from_slice(bytes).ok()
+            }
+            _ => None,
+        };
+        let told = reply.headers.get(&headers::RESPONSE_PER_LENGTH_NS);
+        let response_per_length =
+            told.and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+        let load = LoadReport { length: reply.head().node_length, response_per_length };
+        Ok(Pong { load, misfit, hot })
+    }
+
     /// Notes how far a node's clock is ahead of ours. The node read it at `now` or before.
     fn note_clock(&self, node: NodeId, given: &HeaderMap, now: Nanos) {
         let theirs = given.get(&headers::CLOCK_NS).and_then(|value| value.to_str().ok());
@@ -75,9 +75,7 @@ impl Nodes {
             status => Some(format!("it replies to a ping with {status}: {}", reason())),
         }
     }
-}
 
-impl Nodes {
     /// Why the origin of a node that replied is not this gateway's.
     fn other_origin(&self, given: &HeaderMap) -> Option<String> {
         let (ours, theirs) = (self.record.id(), identity::id_in(given));
