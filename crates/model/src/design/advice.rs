@@ -3,7 +3,9 @@
 use ground::number::digits;
 use serde::Serialize;
 
-use super::{Anova, Form, Residuals};
+use super::anova::Anova;
+use super::form::Form;
+use super::residuals::Residuals;
 use crate::error::Error;
 
 /// The variation left unexplained by a form, in [`Advice`].

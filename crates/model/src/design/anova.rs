@@ -3,7 +3,9 @@
 
 use serde::Serialize;
 
-use super::{CELLS_MAX, FACTORS_MAX, Form, is_rounding, letters, mean, prepared, total_variation};
+use super::form::Form;
+use super::letters::{FACTORS_MAX, letter, letters};
+use super::variation::{CELLS_MAX, is_rounding, mean, prepared, total_variation};
 use crate::error::{Error, check};
 use crate::regression::Estimated;
 use crate::statistics::{f_exceeded, student};
@@ -200,7 +202,7 @@ fn check_shape(levels: &[usize], cells: usize) -> Result<(), Error> {
     }
     if let Some(few) = levels.iter().position(|l| *l < 2) {
         let why = "it has one level; vary it, or leave it out".to_owned();
-        return wrong(&format!("factor {}", super::letter(few)), why);
+        return wrong(&format!("factor {}", letter(few)), why);
     }
     let numbers = levels.iter().fold(1usize, |n, l| n.saturating_mul(l.saturating_add(1)));
     if numbers > 64 * CELLS_MAX {

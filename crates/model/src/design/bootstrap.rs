@@ -3,8 +3,7 @@
 use rand::{Rng, RngExt};
 use serde::Serialize;
 
-use super::Factorial;
-use super::factorial::contrasts;
+use super::factorial::{Factorial, contrasts};
 use crate::error::Error;
 
 /// The interval of one effect, in [`Bootstrap::effects`].

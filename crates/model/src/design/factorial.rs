@@ -3,7 +3,9 @@
 
 use serde::Serialize;
 
-use super::{FACTORS_MAX, Form, is_rounding, letters, mean, prepared, total_variation};
+use super::form::Form;
+use super::letters::{FACTORS_MAX, letters};
+use super::variation::{is_rounding, mean, prepared, total_variation};
 use crate::error::{Error, check};
 use crate::regression::Estimated;
 use crate::statistics::{quantile, student};

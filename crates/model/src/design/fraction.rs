@@ -3,7 +3,9 @@
 
 use serde::Serialize;
 
-use super::{Effect, FACTORS_MAX, Factorial, Form, LETTERS, letters};
+use super::factorial::{Effect, Factorial};
+use super::form::Form;
+use super::letters::{FACTORS_MAX, LETTERS, letter, letters};
 use crate::error::Error;
 use crate::regression::Estimated;
 
@@ -189,7 +191,7 @@ impl Fraction {
 
     /// The generators, such as `D=ABC`.
     pub fn generators(&self) -> Vec<String> {
-        let text = |(factor, word): &(usize, Word)| format!("{}={word}", super::letter(*factor));
+        let text = |(factor, word): &(usize, Word)| format!("{}={word}", letter(*factor));
         self.generators.iter().map(text).collect()
     }
 

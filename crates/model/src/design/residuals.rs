@@ -3,7 +3,8 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use super::Form;
+use super::form::Form;
+use super::variation::mean;
 use crate::error::Error;
 use crate::statistics::f_exceeded;
 
@@ -137,7 +138,7 @@ impl Residuals {
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     // Scaled to a length of order 1, so that squares stay in range.
     let scaled = |values: &[f64]| -> Option<Vec<f64>> {
-        let centre = super::mean(values);
+        let centre = mean(values);
         let largest = values.iter().fold(0.0f64, |m, x| m.max((x - centre).abs()));
         (largest > 0.0).then(|| values.iter().map(|x| (x - centre) / largest).collect())
     };

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{CELLS_MAX, FACTORS_MAX, Fraction};
+use super::fraction::Fraction;
+use super::letters::FACTORS_MAX;
+use super::variation::CELLS_MAX;
 use crate::error::{Error, check};
 
 /// One run of an experiment, an input of [`Table::new`].

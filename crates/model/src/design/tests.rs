@@ -3,6 +3,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
+use super::letters::letters;
 use super::*;
 use crate::gold::text as gold_text;
 use crate::regression::Estimated;

@@ -10,7 +10,7 @@ use crate::fit::Step;
 use crate::statistics::quantile;
 use ground::window::Window;
 
-use super::client_of;
+use super::client::client_of;
 
 /// Likelihood ratio of a cut, twice its logarithm over the dispersion: 4.5 standard errors.
 const CERTAIN: f64 = 20.0;

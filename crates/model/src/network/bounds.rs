@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-use super::{Load, Network};
+use super::class::{Class, Load};
+use super::station::Station;
+use super::system::Network;
 
 /// Bounds of a throughput in requests/s and of its response time in seconds (without think time), R
 /// = N/X − Z. Part of [`Bounds`], and returned by [`Network::composite_bounds`].
@@ -129,7 +131,7 @@ impl Network {
         let Some(&(station, throughput_max)) = most.first() else {
             return Err(of.wrong("visits delays only, which never limit; nothing to look for"));
         };
-        let alone = |(station, d): (&super::Station, &f64)| {
+        let alone = |(station, d): (&Station, &f64)| {
             d / if station.rate_max().is_finite() { station.rate(1) } else { 1.0 }
         };
         let idle: f64 = self.stations.iter().zip(&of.demands_s).map(alone).sum();
@@ -140,7 +142,7 @@ impl Network {
         Ok(Bottleneck { station, throughput_max, knee, next: most.get(1).copied() })
     }
 
-    fn class(&self, class: usize) -> Result<&super::Class, Error> {
+    fn class(&self, class: usize) -> Result<&Class, Error> {
         self.classes.get(class).ok_or_else(|| self.no_closed(class))
     }
 
@@ -231,7 +233,7 @@ impl Network {
             pairs.filter(|(s, _)| s.rate_max().is_finite()).map(|(_, d)| *d).collect()
         };
         let demands: Vec<Vec<f64>> = self.classes.iter().map(|c| queues(&c.demands_s)).collect();
-        let idle = |c: &super::Class| c.think_s() + c.demands_s.iter().sum::<f64>();
+        let idle = |c: &Class| c.think_s() + c.demands_s.iter().sum::<f64>();
         let low: Vec<f64> = (self.classes.iter().zip(&demands))
             .map(|(class, demands)| {
                 let max = demands.iter().copied().fold(0.0, f64::max);

@@ -4,7 +4,8 @@ use crate::distribution::{Complex64, inversion};
 use crate::error::{Error, check};
 use crate::queue::quantile;
 
-use super::{Load, Network};
+use super::class::Load;
+use super::system::Network;
 
 /// Largest number of steps of a transform: customers × servers, over all stations.
 const STEPS_MAX: f64 = 3e5;

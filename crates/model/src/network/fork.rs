@@ -6,9 +6,10 @@ use crate::distribution::Exponential;
 use crate::error::Error;
 use crate::fork_join::{FanOut, ForkJoin};
 
+use super::solution::ForkResult;
 use super::station::Kind;
+use super::system::Network;
 use super::visits::Visits;
-use super::{ForkResult, Network};
 
 impl Network {
     /// Whether a station forks.

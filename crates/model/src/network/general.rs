@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::queue::{Md1, Mg1, Mgm, Queue};
 
-use super::Network;
 use super::station::service_law;
+use super::system::Network;
 use super::visits::Visits;
 
 impl Network {

@@ -7,8 +7,9 @@ use crate::error::{Error, check};
 use crate::fork_join::ForkJoin;
 use crate::queue::{Mgm, Mmm, Queue, quantile};
 
+use super::class::{Class, Load};
 use super::station::{Kind, service_law};
-use super::{Class, Load, Network};
+use super::system::Network;
 
 /// Visits above which a class has no distribution here: the sum of so many times is nearly constant, and its transform
 /// loses digits.

@@ -3,7 +3,8 @@
 use crate::error::{Error, check};
 use crate::queue::{Departures, quantile};
 
-use super::{Load, Network};
+use super::class::Load;
+use super::system::Network;
 
 /// The distribution of the response time of one visit to a station with m servers (first come,
 /// first served, exponential service) in a closed network of one class. Exact: an arriving customer

@@ -4,6 +4,7 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution as _, Exp};
 
 use super::*;
+use crate::error::Error;
 
 mod fork;
 mod gold;

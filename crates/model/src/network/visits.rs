@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 
-use super::{Class, Network};
+use super::class::Class;
+use super::system::Network;
 
 /// Largest relative difference of two classes' service times that counts as none.
 const SAME_SERVICE: f64 = 1e-9;

@@ -8,8 +8,8 @@ use crate::model_file::{Model, Parameter, Prediction};
 use crate::storage::{BETA, Limit, Operating, balls_into_bins_limit};
 
 use super::choices::Configuration;
+use super::question::{LimitRule, Question};
 use super::site::{Changes, Site};
-use super::{LimitRule, Question};
 
 /// The shares whose response times a forecast reports.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];

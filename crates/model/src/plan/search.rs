@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::storage::{BETA, balls_into_bins_limit};
 
 use super::choices::Digits;
+use super::question::{LimitRule, Question};
 use super::site::{Bench, Changes, Site};
-use super::{LimitRule, Question};
 
 /// The result of a search.
 #[derive(Default)]

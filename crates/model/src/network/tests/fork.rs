@@ -1,5 +1,6 @@
 //! Stations that fork: published and simulated means, and what is refused.
 
+use crate::error::Error;
 use crate::fork_join::FanOut;
 use crate::network::*;
 

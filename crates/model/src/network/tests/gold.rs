@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::error::Error;
 use crate::gold::{json as gold, text};
 use crate::network::*;
 
