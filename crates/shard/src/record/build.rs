@@ -6,11 +6,14 @@
 
 use memchr::memchr_iter;
 
+use super::csv;
+use super::field::{BYTE_ORDER_MARK, Field, Problem, RECORD_BYTES_MAX};
+use super::format::Format;
+use super::number::Number;
 use super::order::{Order, key};
+use super::records::Records;
+use super::schema::Schema;
 use super::split::{NextRecord, next_record};
-use super::{
-    BYTE_ORDER_MARK, Field, Format, Number, Problem, RECORD_BYTES_MAX, Records, Schema, csv,
-};
 use crate::error::Error;
 
 /// The most malformed records listed in a report, which counts all of them.

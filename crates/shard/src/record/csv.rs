@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use csv_core::{ReadFieldResult, ReaderBuilder, Terminator};
 use memchr::{memchr, memchr2, memchr3, memrchr};
 
-use super::{BYTE_ORDER_MARK, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+use super::field::{BYTE_ORDER_MARK, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
 /// The offset of the newline that ends the row, ignoring quoted ones; `None` if there is none.
 pub fn row_end(delimiter: u8, bytes: &[u8]) -> Option<usize> {

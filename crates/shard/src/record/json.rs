@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{DEPTH_MAX, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+use super::field::{DEPTH_MAX, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
 /// The leaves of a record's object. See [`super::Schema::fields`].
 pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {

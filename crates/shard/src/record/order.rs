@@ -12,7 +12,7 @@
 
 use std::ops::{Bound, Range};
 
-use super::Number;
+use super::number::Number;
 use crate::bits::elias_fano::{self, EliasFano};
 use crate::error::Error;
 

@@ -8,7 +8,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Format, Order, Schema};
+use super::format::Format;
+use super::order::Order;
+use super::schema::Schema;
 use crate::bits::elias_fano::EliasFano;
 use crate::error::Error;
 

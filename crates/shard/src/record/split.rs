@@ -3,7 +3,8 @@
 
 use memchr::{memchr, memrchr};
 
-use super::Format;
+use super::csv::row_end;
+use super::format::Format;
 
 /// The record at the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
         }
         Format::Csv { delimiter, .. } => {
             let start = after_blank_lines(bytes, 0, is_empty_line, last)?;
-            let newline = super::csv::row_end(delimiter, &bytes[start..]).map(|at| start + at);
+            let newline = row_end(delimiter, &bytes[start..]).map(|at| start + at);
             end_of_line(bytes, newline, is_empty_line, last)
         }
         Format::Stanzas => stanza_len(bytes, last),

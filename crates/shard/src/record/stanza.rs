@@ -3,8 +3,8 @@
 
 use memchr::{memchr, memrchr};
 
-use super::split::is_blank;
-use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+use super::field::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+use super::split::{is_blank, line as line_of};
 
 /// The fields of a stanza. A value is a range of the record: from the first non-blank byte after
 /// the colon to the last non-blank byte of its last folded line; the folds are part of it.
@@ -16,7 +16,7 @@ pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
     for (number, line) in record.split_inclusive(|&byte| byte == b'\n').enumerate() {
         let (start, end) = (at, at + line.len());
         at = end;
-        if is_blank(super::split::line(line)) {
+        if is_blank(line_of(line)) {
             continue;
         }
         if matches!(line.first(), Some(b' ' | b'\t')) {

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
+use super::field::{DEPTH_MAX, NAME_BYTES_MAX};
 use super::*;
+use crate::error::Error;
 use crate::sample;
 
 fn build(schema: Schema, text: &[u8], chunk: usize, max: usize) -> (Records, Report) {
