@@ -18,7 +18,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 
 use super::body;
-use super::cluster::Target;
+use super::fault::Target;
 use super::history::{Action, Content, Operation, Place, Read, ReadResult, Written};
 use super::wire::{Ask, Client};
 use record::clock::now;

@@ -9,6 +9,7 @@ mod body;
 mod checker;
 mod cluster;
 mod etcd;
+mod fault;
 mod findings;
 mod history;
 mod interrupt;
@@ -31,7 +32,8 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 
-use self::cluster::{Cluster, Fault, Setup, Strays, Target};
+use self::cluster::{Cluster, Setup, Strays};
+use self::fault::{Fault, Target};
 use self::findings::{Findings, Plan};
 use self::history::{Action, Operation, Place, Read, ReadResult};
 use self::interrupt::Interrupt;

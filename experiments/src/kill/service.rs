@@ -3,7 +3,7 @@
 use ground::window::Nanos;
 use serde::Serialize;
 
-use super::cluster::{Fault, Target};
+use super::fault::{Fault, Target};
 use super::history::{Action, Operation, Place, Written};
 
 /// A fault, and when what happened.

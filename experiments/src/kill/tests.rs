@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::checker::{Kind, judge};
-use super::cluster::Target;
+use super::fault::Target;
 use super::history::{Action, Content, Operation, Place, Read, ReadResult, Written};
 use super::load::{Load, Settings};
 use super::service;

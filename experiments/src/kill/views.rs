@@ -17,7 +17,7 @@ use rand::RngExt as _;
 use rand::rngs::Xoshiro256PlusPlus;
 
 use super::body;
-use super::cluster::Fault;
+use super::fault::Fault;
 
 /// The version that objects of the other origin have, which nobody writes here: a read of one is told from all others.
 pub const FOREIGN_VERSION: u32 = 1 << 30;
