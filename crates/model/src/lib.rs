@@ -54,6 +54,7 @@
 //! # Ok::<(), model::Error>(())
 //! ```
 
+mod bisection;
 pub mod cache;
 pub mod capacity;
 pub mod design;

@@ -1,7 +1,7 @@
 //! Levels of storage, one behind the other: the share of the requests that each level answers.
 
+use crate::bisection::bisect;
 use crate::error::{Error, not_negative};
-use crate::queue::bisect;
 
 use super::che::characteristic;
 use super::{Catalogue, Eviction, Group};

@@ -5,7 +5,10 @@ use statrs::function::gamma::gamma_lr;
 
 use crate::error::{Error, check, time};
 
-use super::{Atom, Complex64, Empirical, Piece, ServiceTime};
+use num_complex::Complex64;
+
+use super::empirical::{Empirical, Piece};
+use super::law::{Atom, ServiceTime};
 
 /// The exponential law, which M/M/1 and the Spotify model assume.
 ///

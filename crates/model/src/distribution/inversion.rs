@@ -18,7 +18,7 @@
 
 use std::sync::OnceLock;
 
-use super::Complex64;
+use num_complex::Complex64;
 
 /// 2t times the real part of the points of [`line()`]; exp(−A) bounds the discretisation error.
 const A: f64 = 24.0;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use serde::Serialize;
 use statrs::function::gamma::ln_gamma;
 
+use crate::bisection::bisect;
 use crate::error::{Error, check};
-use crate::queue::bisect;
 
 /// Largest number of parts of a request: the 99th percentile of 10,000 parts is at a millionth of one part's tail, as
 /// deep as measured laws reach.

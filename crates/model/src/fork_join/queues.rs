@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use statrs::function::erf::{erfc, erfc_inv};
 
+use crate::bisection::quantile;
 use crate::distribution::{AnyLaw, Atom, ServiceTime, kronrod};
 use crate::error::{Error, check};
 use crate::queue::{Md1, Mg1};
@@ -163,7 +164,7 @@ impl ForkJoin {
 
     /// The time in seconds within which a share `p` (0 ≤ p < 1) of the requests has the answers of `k` parts.
     pub fn kth_quantile(&self, k: u32, p: f64) -> Result<f64, Error> {
-        crate::queue::quantile(p, self.mean, |t| self.kth_cdf(k, t))
+        quantile(p, self.mean, |t| self.kth_cdf(k, t))
     }
 }
 

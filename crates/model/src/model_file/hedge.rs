@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bisection::quantile;
 use crate::error::Error;
 use crate::fork_join::Hedge;
-use crate::queue::quantile;
 use crate::storage::{Cluster, Member, Node};
 
 use super::fan_out::response_times;

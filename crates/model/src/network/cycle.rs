@@ -1,8 +1,8 @@
 //! The distribution of a request's time through all stations of a closed network.
 
+use crate::bisection::quantile;
 use crate::distribution::{Complex64, inversion};
 use crate::error::{Error, check};
-use crate::queue::quantile;
 
 use super::class::Load;
 use super::system::Network;

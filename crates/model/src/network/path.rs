@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::bisection::quantile;
 use crate::distribution::{AnyLaw, Complex64, Empirical, Exponential, ServiceTime, inversion};
 use crate::error::{Error, check};
 use crate::fork_join::ForkJoin;
-use crate::queue::{Mgm, Mmm, Queue, quantile};
+use crate::queue::{Mgm, Mmm, Queue};
 
 use super::class::{Class, Load};
 use super::station::{Kind, service_law};

@@ -1,7 +1,8 @@
 //! The distribution of the response time of a visit in a closed network.
 
+use crate::bisection::quantile;
 use crate::error::{Error, check};
-use crate::queue::{Departures, quantile};
+use crate::queue::Departures;
 
 use super::class::Load;
 use super::system::Network;

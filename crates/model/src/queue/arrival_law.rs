@@ -6,7 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Bursts, Renewal};
+use super::bursts::Bursts;
+use super::renewal::Renewal;
 
 /// The law of the times at which requests arrive, at a given mean rate.
 ///

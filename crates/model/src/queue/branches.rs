@@ -159,7 +159,7 @@ mod tests {
 
     use crate::distribution::{Gamma, Hyperexponential, Lognormal, ServiceTime};
 
-    use super::super::delay::first_end;
+    use super::super::first_end::first_end;
     use super::super::moments::third_moment;
     use super::*;
 

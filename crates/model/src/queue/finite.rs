@@ -4,9 +4,9 @@ use crate::distribution::ServiceTime;
 use crate::error::{Error, check, not_negative};
 
 use super::departures::Departures;
-use super::erlang::servers_count;
+use super::erlang::{erlang_b, servers_count};
+use super::measures::Queue;
 use super::mmm::service_rate;
-use super::{Queue, erlang_b};
 
 /// The most requests that a finite queue holds: its states are computed one by one.
 const ROOM_MAX: f64 = 1e6;

@@ -3,8 +3,9 @@
 use crate::distribution::{Complex64, ServiceTime};
 use crate::error::{Error, time};
 
+use super::measures::{Queue, stable};
 use super::mmm::{service_rate, waiting_quantile};
-use super::{Queue, bisect, stable};
+use crate::bisection::bisect;
 
 /// Idle share of time below which the heavy-traffic limit replaces the root.
 const NEAR: f64 = 1e-5;

@@ -23,7 +23,7 @@ use crate::error::{Error, check};
 use super::erlang::servers_count;
 use super::levels::{Level, singular};
 use super::matrix::Matrix;
-use super::stable;
+use super::measures::stable;
 
 /// Largest number of states with all servers busy.
 pub(super) const STATES_MAX: usize = 600;

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, time};
 
-use super::{Queue, quantile, stable};
+use super::measures::{Queue, stable};
+use super::mg1::waiting_mean;
+use crate::bisection::quantile;
 
 /// Probabilities of the number waiting are stored up to this number. Beyond, they fall
 /// geometrically, which is exact to rounding long before (it is reached at utilisations above 0.99
@@ -85,7 +87,7 @@ impl Md1 {
 
     /// Mean waiting time in seconds.
     pub fn waiting_mean(&self) -> f64 {
-        super::mg1::waiting_mean(self.arrival_rate, self.service, 0.0, 1)
+        waiting_mean(self.arrival_rate, self.service, 0.0, 1)
     }
 
     /// Mean response time in seconds.

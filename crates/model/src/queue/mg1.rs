@@ -4,8 +4,11 @@
 use crate::distribution::{Complex64, ServiceTime, inversion};
 use crate::error::Error;
 
+use super::erlang::erlang_c;
+use super::interpolate;
+use super::measures::{Queue, stable};
 use super::moments::third_moment;
-use super::{Queue, erlang_c, interpolate, quantile, stable};
+use crate::bisection::quantile;
 
 /// The M/G/1 queue with the service law `D`.
 ///

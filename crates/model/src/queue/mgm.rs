@@ -6,7 +6,8 @@ use crate::error::Error;
 
 use super::delay::{Delay, Line, Shape, ShapeLine, ZEROS};
 use super::erlang::servers_count;
-use super::{Queue, interpolate, stable};
+use super::interpolate;
+use super::measures::{Queue, stable};
 
 /// Times in seconds at and below which, and at and above which, a CDF needs no inversion.
 const T_MIN: f64 = 1e-18;

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, check};
 
-use super::{Queue, mmm, stable};
+use super::measures::{Queue, stable};
+use super::mmm;
 
 /// The M/M/1 queue.
 ///

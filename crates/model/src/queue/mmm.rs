@@ -2,8 +2,8 @@
 
 use crate::error::{Error, check};
 
-use super::erlang::servers_count;
-use super::{Queue, erlang_b, stable};
+use super::erlang::{erlang_b, servers_count};
+use super::measures::{Queue, stable};
 
 /// Checks a service rate.
 pub(super) fn service_rate(rate: f64) -> Result<f64, Error> {

@@ -2,6 +2,9 @@
 
 use crate::distribution::ServiceTime;
 
+/// An SCV within this of 1 counts as exponential.
+pub(super) const NEARLY: f64 = 1e-3;
+
 /// Largest number of evaluations of the law for one interval.
 const EVALUATIONS_MAX: usize = 4_000;
 

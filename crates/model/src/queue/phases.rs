@@ -14,7 +14,7 @@ use crate::error::{Error, check, time};
 use super::erlang::servers_count;
 use super::levels::{Level, singular};
 use super::matrix::Matrix;
-use super::stable;
+use super::measures::stable;
 
 /// Largest number of states with all servers busy.
 const STATES_MAX: usize = 500;

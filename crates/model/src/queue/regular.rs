@@ -8,8 +8,9 @@
 use crate::distribution::{Complex64, ServiceTime};
 use crate::error::Error;
 
-use super::delay::{NEARLY, first_end};
-use super::erlang_c;
+use super::erlang::erlang_c;
+use super::first_end::first_end;
+use super::moments::NEARLY;
 use super::phases::Solved;
 
 /// For an SCV up to 1: the probability that a request waits, and the factor of the mean wait of

@@ -3,7 +3,8 @@
 use crate::distribution::{Deterministic, Gamma, ServiceTime};
 use crate::error::{Error, check};
 
-use super::{Gim1, Queue};
+use super::gim1::Gim1;
+use super::measures::Queue;
 
 /// The largest SCV of times between arrivals: with more, nearly all arrivals come in clumps at one instant.
 const SCV_MAX: f64 = 1_000.0;

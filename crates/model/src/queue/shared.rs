@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+use super::erlang::erlang_c;
 use crate::distribution::{Empirical, Piece, ServiceTime};
 
 /// How servers are given to the requests that are present.
@@ -117,7 +118,7 @@ fn response_mean(processors: u32, rho: f64, mean: f64) -> f64 {
     if rho <= 0.0 {
         return mean;
     }
-    mean * (1.0 + super::erlang_c(processors, rho) / (m * (1.0 - rho)))
+    mean * (1.0 + erlang_c(processors, rho) / (m * (1.0 - rho)))
 }
 
 /// The middle of a stratum of 0 to 1, in van der Corput's order: neighbours are far apart.

@@ -12,6 +12,7 @@ use crate::statistics::batch_means;
 use ground::window::Histogram;
 
 use super::*;
+use crate::error::Error;
 
 mod limits;
 mod mphm;

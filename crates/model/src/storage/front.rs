@@ -4,8 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bisection::bisect;
 use crate::error::{Error, check, positive};
-use crate::queue::{bisect, waiting_mean};
+use crate::queue::waiting_mean;
 
 use super::Node;
 

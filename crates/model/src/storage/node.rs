@@ -1,8 +1,9 @@
 //! Concertina's model of a node: memory and devices with their measured laws.
 
+use crate::bisection::{bisect, quantile};
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{ArrivalLaw, bisect, quantile};
+use crate::queue::ArrivalLaw;
 
 use super::HitRatio;
 use super::by_load::Levels;

@@ -2,9 +2,10 @@
 //!
 //! [`Renewal`] documents the effect on a queue, and the limits of the approximation.
 
+use crate::bisection::bisect;
 use crate::distribution::ServiceTime;
 use crate::error::Error;
-use crate::queue::{Renewal, bisect};
+use crate::queue::Renewal;
 
 use super::{Node, Operating};
 

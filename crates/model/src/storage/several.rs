@@ -17,10 +17,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bisection::bisect;
 use crate::distribution::{Empirical, ServiceTime};
 use crate::queue::{
     self, Discipline, Evaluated, InOrder, InOrderQueue, MgmLoads, SharedQueue, Slowdown,
-    SlowdownQueue, bisect, erlang_c,
+    SlowdownQueue, erlang_c,
 };
 
 use super::Class;

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bisection::bisect;
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::bisect;
 
 use super::HitRatio;
 

@@ -1,9 +1,9 @@
 //! A node of several tiers, each with a queue: memory, hot devices, bulk devices, a peer, the
 //! origin. [`Tiers`] has the formula.
 
+use crate::bisection::{bisect, quantile};
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{bisect, quantile};
 
 use super::several::ClassAt;
 use super::{Class, HitLaw, Node, Server};

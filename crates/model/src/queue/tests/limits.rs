@@ -1,6 +1,7 @@
 //! Limits, identities and bad input of the queues with several servers and of other arrivals.
 
 use super::*;
+use crate::error::Error;
 
 #[test]
 fn erlang_b_agrees_with_its_definition_and_holds_for_millions() {

@@ -9,8 +9,8 @@ pub use change::Change;
 pub use hit_law::{HitLaw, Popularity};
 pub use server::{Server, Within};
 
+use crate::bisection::{bisect, quantile};
 use crate::error::{Error, check, not_negative};
-use crate::queue::{bisect, quantile};
 
 use super::{BETA, Node, Operating, balls_into_bins_limit};
 
