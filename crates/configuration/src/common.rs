@@ -3,7 +3,9 @@
 use origin::{Checks, Mistake};
 use toml::{Table, Value};
 
-use super::{Config, Mistakes, read};
+use super::config::Config;
+use super::mistakes::Mistakes;
+use super::read;
 
 /// The sections whose keys may be shared, and of each the keys that may not: those that name a place of one machine or
 /// that open something. No section that says where to listen, whom to trust or where objects are durable is among them.

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use origin::Checks;
 
-use super::Config;
+use super::config::Config;
 
 /// A folder where it really is: links are followed as far as it exists, and the rest is appended.
 fn real(path: &Path) -> PathBuf {

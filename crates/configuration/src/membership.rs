@@ -1,13 +1,11 @@
 //! The section of the membership: where the list of nodes comes from.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use origin::{Checks, section};
 use serde::{Deserialize, Serialize};
 
-use super::Config;
-use super::sections::{Class, not_an_address};
+use super::sections::Class;
 
 /// Where the list of nodes comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +59,7 @@ section! {
 
 impl Membership {
     /// Checks the address of one of etcd's servers.
-    fn check_endpoint(&self, endpoint: &str, checks: &mut Checks<'_>) {
+    pub(super) fn check_endpoint(&self, endpoint: &str, checks: &mut Checks<'_>) {
         // The other messages, the log and the status would show it.
         if endpoint.contains('@') {
             let what = "must not contain a user or a password, which are not used: show etcd a certificate (tls_certificate)";
@@ -82,77 +80,5 @@ impl Membership {
             "tls_ca",
             format!("is missing: {endpoint} shows a certificate that must be checked"),
         );
-    }
-}
-
-impl Config {
-    /// Whether the list of nodes is in etcd.
-    pub fn is_in_etcd(&self) -> bool {
-        self.membership.kind == Listed::Etcd
-    }
-
-    pub(crate) fn check_membership(&self, mut checks: Checks<'_>) {
-        let it = &self.membership;
-        checks.between("lease_s", it.lease_s, 1.0, 60.0);
-        checks.between("valid_s", it.valid_s, 0.05, 30.0);
-        checks.between("suspect_s", it.suspect_s, 0.1, 60.0);
-        checks.between("start_s", it.start_s, 0.0, 3600.0);
-        checks.must(
-            it.weight > 0.0 && it.weight <= 1e9,
-            "weight",
-            format!("must be above 0 and at most 1e9, not {}", it.weight),
-        );
-        if !self.is_in_etcd() {
-            return;
-        }
-        checks.must(
-            self.members.is_empty(),
-            "kind",
-            "the list of nodes is in etcd; remove the [[member]]s",
-        );
-        checks.must(
-            !it.endpoints.is_empty(),
-            "endpoints",
-            "is missing; write where etcd's servers are, for instance [\"http://127.0.0.1:2379\"]",
-        );
-        it.endpoints.iter().for_each(|endpoint| it.check_endpoint(endpoint, &mut checks));
-        checks.must(
-            it.tls_certificate.is_some() == it.tls_key.is_some(),
-            "tls_key",
-            "a certificate and its key belong together",
-        );
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./".contains(&b);
-        checks.must(
-            (1..=200).contains(&it.prefix.len())
-                && it.prefix.bytes().all(plain)
-                && !it.prefix.ends_with('/'),
-            "prefix",
-            format!(
-                "invalid prefix {:?}; write 1 to 200 letters, digits, `-`, `_`, `.` or `/`, the last not `/`",
-                it.prefix
-            ),
-        );
-        self.check_own_address(&mut checks);
-    }
-
-    /// Checks the address on which other processes reach this node.
-    fn check_own_address(&self, checks: &mut Checks<'_>) {
-        match &self.membership.address {
-            None => checks.must(
-                !self.is_node(),
-                "address",
-                "is missing; write the address on which gateways and the other nodes reach this node",
-            ),
-            Some(address) => match address.parse::<SocketAddr>() {
-                Err(_) => checks.must(false, "address", not_an_address(address)),
-                Ok(parsed) => checks.must(
-                    parsed.port() != 0 && !parsed.ip().is_unspecified(),
-                    "address",
-                    format!(
-                        "nobody can connect to {parsed}; write the address that others connect to"
-                    ),
-                ),
-            },
-        }
     }
 }

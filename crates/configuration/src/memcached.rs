@@ -5,18 +5,16 @@ use std::path::PathBuf;
 
 use engine::gateway::Hedge;
 use engine::pool::{
-    self, Distribution, Hash, Ketama, MultiGet, OnFailure, PoolSettings, Routing, Server,
+    Distribution, Hash, Ketama, MultiGet, OnFailure, PoolSettings, Routing, Server,
 };
-use engine::route::{Policy, health};
-use ground::window::{self, Nanos};
+use engine::route::Policy;
+use ground::window::Nanos;
 use ground::with_causes;
 use origin::{Checks, Size, section};
 use serde::{Deserialize, Serialize};
 
-use super::Config;
-use super::cluster::Role;
 use super::error::Error;
-use proxy::{Address, Limits, Tls};
+use proxy::{Address, Tls};
 
 section! {
     /// The proxy for memcached's protocol, with serve.role = "proxy". It needs a pool.
@@ -148,13 +146,13 @@ pub enum Kind {
 }
 
 /// A server as a pool lists it.
-struct Listed {
-    address: Address,
-    server: Server,
+pub(super) struct Listed {
+    pub(super) address: Address,
+    pub(super) server: Server,
 }
 
 /// Reads "ADDRESS weight=2 name=a".
-fn listed(text: &str) -> Result<Listed, String> {
+pub(super) fn listed(text: &str) -> Result<Listed, String> {
     let mut words = text.split_whitespace();
     let address = words.next().unwrap_or_default();
     let (mut name, mut weight) = (address.to_owned(), 1);
@@ -173,114 +171,6 @@ fn listed(text: &str) -> Result<Listed, String> {
     Ok(Listed { address, server: Server { name, weight } })
 }
 
-/// The mistake of an address that others can reach.
-const UNAUTHENTICATED: &str = "memcached's protocol has no credentials, so everybody who reaches this address could read and \
-    write; use a loopback address, or set memcached.unauthenticated=true if that is intended";
-
-impl Memcached {
-    pub(crate) fn check(&self, config: &Config, checks: &mut Checks<'_>) {
-        let mut own = checks.part("memcached");
-        self.check_listen(config, &mut own);
-        own.between("threads", self.threads, 0, 512);
-        own.at_least("connections_max", self.connections_max, 1);
-        own.between("value_bytes_max", self.value_bytes_max, Size(1), Size(128 << 20));
-        own.between("keys_max", self.keys_max, 1, 65_535);
-        own.between("deadline_s", self.deadline_s, 0.001, 3600.0);
-        own.between("stall_s", self.stall_s, 0.01, 1e6);
-        own.between("ping_s", self.ping_s, 0.001, 3600.0);
-        own.between("ping_timeout_s", self.ping_timeout_s, 0.001, 3600.0);
-        own.between("recovery_s", self.recovery_s, 0.0, 3600.0);
-        check_pools(config, checks);
-        check_routes(config, checks);
-    }
-
-    /// Checks who can reach the addresses, and whether this process is one that listens there.
-    fn check_listen(&self, config: &Config, own: &mut Checks<'_>) {
-        match Address::parse(&self.listen) {
-            Err(error) => own.must(false, "listen", with_causes(&error)),
-            Ok(Address::Tcp(address)) => own.must(
-                address.ip().is_loopback() || self.unauthenticated,
-                "listen",
-                UNAUTHENTICATED,
-            ),
-            Ok(Address::Unix(_) | Address::Name(_)) => {}
-        }
-        if let Some(text) = &self.node_listen {
-            let parsed = text.parse::<std::net::SocketAddr>();
-            let open = |address: &std::net::SocketAddr| !address.ip().is_loopback();
-            own.must(
-                parsed.is_ok(),
-                "node_listen",
-                format!("{text:?} is not an address; write \"127.0.0.1:11411\""),
-            );
-            own.must(
-                !parsed.as_ref().is_ok_and(open) || self.unauthenticated,
-                "node_listen",
-                UNAUTHENTICATED,
-            );
-            own.must(
-                config.is_gateway() || (config.is_node() && !config.is_clustered()),
-                "node_listen",
-                "is for a process with a gateway, or with a node that is not a member of a cluster",
-            );
-        }
-        // The default is printed in every role, and what is printed can be read.
-        own.must(
-            config.is_proxy() || self.listen == Memcached::default().listen,
-            "listen",
-            "is where a proxy listens, and serve.role is not \"proxy\"; set the role, or memcached.node_listen for the \
-             objects of a node or a cluster",
-        );
-        own.must(
-            !config.is_proxy() || !config.pools.is_empty() || config.is_in_etcd(),
-            "listen",
-            "a proxy needs servers; list them in a [[pool]]",
-        );
-    }
-}
-
-/// Checks each pool, and that no two have one name.
-fn check_pools(config: &Config, checks: &mut Checks<'_>) {
-    for (index, pool) in config.pools.iter().enumerate() {
-        pool.check(checks.part(&format!("pool.{index}")));
-        let before = config.pools[..index].iter().any(|other| other.name == pool.name);
-        checks.part(&format!("pool.{index}")).must(
-            !before,
-            "name",
-            format!("{:?} is the name of two pools", pool.name),
-        );
-    }
-}
-
-/// Checks that routes lead to pools that there are, and that every key has one.
-fn check_routes(config: &Config, checks: &mut Checks<'_>) {
-    for (index, route) in config.routes.iter().enumerate() {
-        let mut own = checks.part(&format!("route.{index}"));
-        let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-        let named = [
-            ("pool", Some(&route.pool)),
-            ("gutter", route.gutter.as_ref()),
-            ("warm_from", route.warm_from.as_ref()),
-            ("copy_to", route.copy_to.as_ref()),
-        ];
-        for (key, name) in named {
-            let Some(name) = name else { continue };
-            own.must(
-                known.contains(&name.as_str()),
-                key,
-                format!("there is no pool {name:?}; write one of: {}", known.join(", ")),
-            );
-        }
-        let before = config.routes[..index].iter().any(|other| other.prefix == route.prefix);
-        own.must(!before, "prefix", format!("{:?} has two routes", route.prefix));
-    }
-    checks.part("route").must(
-        config.routes.is_empty() || config.routes.iter().any(|route| route.prefix.is_empty()),
-        "prefix",
-        "no route has the empty prefix; write which pool all other keys belong to",
-    );
-}
-
 impl Route {
     /// A route to print where there is none.
     pub fn example() -> Route {
@@ -294,7 +184,7 @@ impl Pool {
         Pool { servers: vec!["127.0.0.1:11211".to_owned()], ..Pool::default() }
     }
 
-    fn check(&self, mut checks: Checks<'_>) {
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         checks.must(
             (1..=64).contains(&self.name.len()) && self.name.bytes().all(plain),
@@ -344,7 +234,7 @@ impl Pool {
 
 impl Pool {
     /// How connections to one of its servers, as listed, are encrypted.
-    fn tls_to(&self, listed: &str) -> Result<Option<Tls>, Error> {
+    pub(super) fn tls_to(&self, listed: &str) -> Result<Option<Tls>, Error> {
         if !self.tls {
             return Ok(None);
         }
@@ -355,12 +245,12 @@ impl Pool {
     }
 }
 
-fn nanos(seconds: f64) -> Nanos {
+pub(super) fn nanos(seconds: f64) -> Nanos {
     (seconds * 1e9) as Nanos
 }
 
 /// The settings of a pool: `members` are its servers' places among those of all pools, `of_ring` their names on the ring.
-fn pool_settings(
+pub(super) fn pool_settings(
     pool: &Pool,
     members: Vec<usize>,
     of_ring: &[Server],
@@ -391,78 +281,4 @@ fn pool_settings(
         timeout: nanos(pool.timeout_s),
         retry_share: pool.retry_share,
     })
-}
-
-impl Config {
-    /// Whether this process is a proxy for memcached's protocol.
-    pub fn is_proxy(&self) -> bool {
-        self.serve.role == Role::Proxy
-    }
-
-    /// The settings of the proxy.
-    ///
-    /// # Errors
-    /// There is no pool, or a server's name cannot be resolved.
-    pub fn proxy(&self, windows: window::Settings, seed: u64) -> Result<proxy::Settings, Error> {
-        if self.pools.is_empty() {
-            return Err(Error::NoServers);
-        }
-        let own = &self.memcached;
-        let (mut servers, mut addresses): (Vec<Server>, Vec<Address>) = Default::default();
-        let (mut pools, mut tls) = (Vec::new(), Vec::new());
-        for pool in &self.pools {
-            let mut members = Vec::new();
-            let mut of_ring = Vec::new();
-            for text in &pool.servers {
-                let listed = listed(text).map_err(Error::Server)?;
-                members.push(servers.len());
-                of_ring.push(listed.server.clone());
-                servers.push(listed.server);
-                tls.push(pool.tls_to(text)?);
-                addresses.push(listed.address);
-            }
-            pools.push(pool_settings(pool, members, &of_ring)?);
-        }
-        let place = |name: &str| self.pools.iter().position(|pool| pool.name == name);
-        let route = |route: &Route| pool::Route {
-            prefix: route.prefix.as_bytes().into(),
-            pool: place(&route.pool).unwrap_or(0),
-            gutter: route.gutter.as_deref().and_then(place),
-            warm_from: route.warm_from.as_deref().and_then(place),
-            copy_to: route.copy_to.as_deref().and_then(place),
-        };
-        let mut routes: Vec<pool::Route> = self.routes.iter().map(route).collect();
-        if routes.is_empty() {
-            routes.push(pool::Route::new("", 0));
-        }
-        let health = health::Settings { recovery: nanos(own.recovery_s), ..Default::default() };
-        let keys_max = own.keys_max as usize;
-        Ok(proxy::Settings {
-            listen: Address::parse(&own.listen)?,
-            threads: own.threads as usize,
-            connections_max: own.connections_max as usize,
-            limits: Limits {
-                value_bytes_max: own.value_bytes_max.0 as usize,
-                keys_max,
-                line_bytes_max: (keys_max * 251 + 64).max(2048),
-                ..Limits::default()
-            },
-            deadline: nanos(own.deadline_s),
-            stall: nanos(own.stall_s),
-            drain: nanos(self.serve.drain_s),
-            sample_one_in: self.observe.sample_one_in,
-            addresses,
-            tls,
-            pools: pool::Settings {
-                servers,
-                pools,
-                routes,
-                ping_interval: nanos(own.ping_s),
-                ping_timeout: nanos(own.ping_timeout_s),
-                health,
-                seed,
-                windows,
-            },
-        })
-    }
 }

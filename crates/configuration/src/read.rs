@@ -1,9 +1,55 @@
 //! Reading the configuration: overrides, and the mistakes of a table.
 
-use origin::{Mistake, with_short_numbers};
+use std::path::Path;
+
+use origin::{Checks, Mistake, with_short_numbers};
 use toml::{Table, Value};
 
-use super::{Config, SECTIONS};
+use super::config::{Config, SECTIONS};
+use super::mistakes::Mistakes;
+
+impl Config {
+    /// Reads a file, if one is given, puts the overrides `a.b=c` on top, fills in the defaults and
+    /// checks the whole.
+    ///
+    /// # Errors
+    /// All mistakes, each with its place; values are checked once all can be read.
+    pub fn load(file: Option<&Path>, overrides: &[String]) -> Result<Config, Mistakes> {
+        let Some(path) = file else { return Config::parse("", "the configuration", overrides) };
+        let place = path.display().to_string();
+        match record::file::read_text_of(path, record::file::CONFIG_BYTES_MAX) {
+            Ok(text) => Config::parse(&text, &place, overrides),
+            Err(error) => {
+                Err(Mistakes(vec![Mistake { place, what: format!("cannot be read: {error}") }]))
+            }
+        }
+    }
+
+    /// [`Config::load`] of a text; `name` is the place of mistakes in its syntax.
+    ///
+    /// # Errors
+    /// As for [`Config::load`].
+    pub fn parse(text: &str, name: &str, overrides: &[String]) -> Result<Config, Mistakes> {
+        let mut mistakes = Vec::new();
+        let mut table = text.parse::<Table>().unwrap_or_else(|error| {
+            mistakes.push(syntax(name, text, &error));
+            Table::new()
+        });
+        for text in overrides {
+            if let Err(what) = override_with(&mut table, text) {
+                mistakes.push(Mistake { place: shown_override(text), what });
+            }
+        }
+        let config = config(table).unwrap_or_else(|wrong| {
+            mistakes.extend(wrong);
+            Config::default()
+        });
+        if mistakes.is_empty() {
+            config.check(&mut Checks::new(&mut mistakes));
+        }
+        if mistakes.is_empty() { Ok(config) } else { Err(Mistakes(mistakes)) }
+    }
+}
 
 /// Reads a configuration.
 ///

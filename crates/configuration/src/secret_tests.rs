@@ -1,5 +1,8 @@
 //! No mistake around a secret shows it. The secrets are those of the sections' declarations.
 
+use toml::Table;
+
+use super::config::SECTIONS;
 use super::*;
 
 const HUSH: &str = "TOPSECRETKEY";

@@ -8,8 +8,8 @@ use ground::window::Nanos;
 use origin::{Checks, Secret, Size, section};
 use serde::{Deserialize, Serialize};
 
-use super::cluster::Role;
-use super::{Fill, Overload};
+use super::datasets::{Fill, Overload};
+use super::role::Role;
 use crate::token;
 
 const MIB: u64 = 1 << 20;

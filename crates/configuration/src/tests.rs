@@ -1,5 +1,10 @@
 //! Reading, printing and the mistakes that are told.
 
+use std::path::Path;
+
+use toml::Value;
+
+use super::config::SECTIONS;
 use super::*;
 
 fn mistakes(text: &str, overrides: &[&str]) -> String {

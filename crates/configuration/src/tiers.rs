@@ -3,7 +3,7 @@
 use engine::node::{Choice, Pin, TierSettings};
 use origin::{Checks, Size, section};
 
-use super::{Class, Config};
+use super::sections::{Class, Device};
 
 section! {
     /// What devices of class "hot" hold, beside devices of class "bulk": second copies of the
@@ -45,7 +45,7 @@ impl Tiers {
         }
     }
 
-    pub(crate) fn check(&self, config: &Config, mut checks: Checks<'_>) {
+    pub(crate) fn check(&self, devices: &[Device], mut checks: Checks<'_>) {
         checks.between("popularity_s", self.popularity_s, 1.0, 1e7);
         checks.between("counters", self.counters, 16, 1 << 28);
         checks.between("hysteresis", self.hysteresis, 1.0, 100.0);
@@ -54,7 +54,7 @@ impl Tiers {
             "pins",
             "names an empty key; write \"*\" for all keys",
         );
-        let has = |class| config.devices.iter().any(|device| device.class == class);
+        let has = |class| devices.iter().any(|device| device.class == class);
         checks.must(
             self.pins.is_empty() || has(Class::Hot) && has(Class::Bulk),
             "pins",
