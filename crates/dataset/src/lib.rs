@@ -1,6 +1,6 @@
 //! Datasets: records in compressed, searchable shards, and a log of later appends and deletes.
 //!
-//! A dataset is a folder. `dataset.json` (the [`Manifest`]) lists the shards, which never change. A
+//! A dataset is a folder. `dataset.json` (the [`Manifest`](manifest::Manifest)) lists the shards, which never change. A
 //! chunk of the log ([`chunk`]) is one acknowledged call of [`Writer::append`] or
 //! [`Writer::delete`]. Sealing builds a shard from the log's records and replaces the manifest.
 //! Every file is written atomically ([`files`]), so a crash at any moment loses no acknowledged

@@ -6,7 +6,7 @@ use super::histogram::Histogram;
 use super::operation::{Operation, Outcome};
 
 /// The times of the requests of one operation and outcome that completed in a window
-/// ([`Window::times_mut`]).
+/// ([`super::Window::times_mut`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// The operation of the requests.

@@ -7,8 +7,8 @@ use crate::error::Error;
 /// The largest number of stations, and of classes.
 pub(super) const PARTS_MAX: usize = 10_000;
 
-/// A network: stations and classes. The [module](self) lists the results, the method that computes
-/// each of them, and its accuracy; [`Station`] states the assumptions, and [`Method`] the sources.
+/// A network: stations and classes. The [module](super) lists the results, the method that computes
+/// each of them, and its accuracy; [`Station`] states the assumptions, and [`super::Method`] the sources.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
