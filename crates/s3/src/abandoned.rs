@@ -1,23 +1,28 @@
-//! Removes what uploads in parts left behind that nobody goes on with.
+//! Removes what uploads in parts left behind that nobody goes on with, and the parts of objects that are not there any more.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ground::Key;
 use origin::{Error, Listed, Origin};
 use tracing::{info, warn};
 
-use super::multipart::{BEGUN, PARTS, remove};
+use super::kept_parts::{MADE, named_mark};
+use super::multipart::{BEGUN, PARTS, decoded, remove};
 
 /// How often to look: a listing of all uploads' keys.
 const EVERY: Duration = Duration::from_secs(3600);
+
+/// Of how many looks one is for the parts of objects, too: it asks for each such object.
+const PARTS_EVERY: u64 = 24;
 
 /// Names on a page of a listing.
 const PAGE: usize = 1000;
 
 /// Looks again and again for uploads to which nothing was added for `age`; never returns.
 pub async fn keep_clean(origin: Arc<dyn Origin>, age: Duration) {
-    loop {
+    for look in 0_u64.. {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = now.saturating_sub(age).as_micros() as u64;
         match clean(&origin, before).await {
@@ -25,8 +30,52 @@ pub async fn keep_clean(origin: Arc<dyn Origin>, age: Duration) {
             Ok(count) => info!("removed {count} uploads that nobody went on with"),
             Err(error) => warn!("cannot look for uploads that nobody goes on with: {error}"),
         }
+        if look % PARTS_EVERY == 0 {
+            match forget(&origin, before).await {
+                Ok(0) => {}
+                Ok(count) => {
+                    info!("removed the parts of {count} objects that are not there any more")
+                }
+                Err(error) => warn!("cannot look for parts of objects that are not there: {error}"),
+            }
+        }
         tokio::time::sleep(EVERY).await;
     }
+}
+
+/// Removes the lists of parts that were written before a time and that no object names: it was written anew, or removed. Returns how
+/// many. A list is written before its object, so the time is one by which the object is there, too.
+async fn forget(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, Error> {
+    let (mut after, mut count): (Option<Vec<u8>>, usize) = (None, 0);
+    loop {
+        let page = origin.list(MADE.as_bytes(), after.as_deref(), PAGE).await?;
+        let full = page.len() == PAGE;
+        after = page.last().map(|last| last.key.to_vec());
+        let mut unused = Vec::new();
+        for listed in page {
+            if listed.metadata.modified_unix_us < before_unix_us
+                && !is_named(origin, &listed).await?
+            {
+                unused.push(listed);
+            }
+        }
+        count += unused.len();
+        remove(origin, unused).await;
+        if !full {
+            return Ok(count);
+        }
+    }
+}
+
+/// Whether the object that a list of parts is for names it. What says of no object has another origin, and is left.
+async fn is_named(origin: &Arc<dyn Origin>, listed: &Listed) -> Result<bool, Error> {
+    let user = &listed.metadata.attributes.user;
+    let Some((_, key)) = user.iter().find(|(name, _)| name == "key") else { return Ok(true) };
+    let Some(object) = origin.head(&Key::from(decoded(key).into_bytes())).await? else {
+        return Ok(false);
+    };
+    let named = named_mark(&object.attributes).map(str::as_bytes);
+    Ok(named == listed.key.strip_prefix(MADE.as_bytes()))
 }
 
 /// The upload that a key belongs to.
@@ -89,8 +138,8 @@ async fn clean(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, E
 
 #[cfg(test)]
 mod tests {
+    use crate::multipart::encoded;
     use bytes::Bytes;
-    use ground::Key;
     use origin::{Attributes, Folder, Sharing, SingleChunk};
 
     use super::*;
@@ -139,5 +188,39 @@ mod tests {
         ];
         assert_eq!(keys, expected);
         assert_eq!(clean(&origin, before).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn lists_of_parts_go_with_their_objects() {
+        let folder = tempfile::tempdir().unwrap();
+        let origin = Folder::open(folder.path(), 2, Sharing::Alone).unwrap();
+        let origin: Arc<dyn Origin> = Arc::new(origin);
+        let put = async |key: &str, name: &str, value: &str| {
+            let user = Some((name.to_owned(), value.to_owned())).filter(|_| !name.is_empty());
+            let attributes = Attributes { content_type: None, user: user.into_iter().collect() };
+            let mut body = SingleChunk::new(Bytes::from_static(b"1*1"));
+            let key = Key::from(key.as_bytes());
+            let staged = origin.stage(&key, attributes, &mut body).await.unwrap();
+            staged.commit(None).await.unwrap();
+        };
+        let mark = |digit: &str| digit.repeat(32);
+        for (digit, key) in [("a", "named"), ("b", "written-anew"), ("c", "gone"), ("d", "%41/ü")]
+        {
+            put(&format!("{MADE}{}", mark(digit)), "key", &encoded(key)).await;
+        }
+        put(&format!("{MADE}other"), "", "").await;
+        put("named", "s3--parts", &format!("@{}", mark("a"))).await;
+        put("written-anew", "s3--parts", &format!("@{}", mark("c"))).await;
+        put("%41/ü", "s3--parts", &format!("@{}", mark("d"))).await;
+        assert_eq!(forget(&origin, 1).await.unwrap(), 0);
+        assert_eq!(forget(&origin, u64::MAX).await.unwrap(), 2);
+        let left = origin.list(MADE.as_bytes(), None, 9).await.unwrap();
+        let left: Vec<_> = left.iter().map(|one| String::from_utf8_lossy(&one.key)).collect();
+        assert_eq!(
+            left,
+            ["a", "d", "other"].map(|end| {
+                format!("{MADE}{}", if end.len() == 1 { mark(end) } else { end.to_owned() })
+            })
+        );
     }
 }

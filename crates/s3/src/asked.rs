@@ -13,6 +13,11 @@ use super::messages::error;
 /// Checksums by their names in headers, with the bytes of each.
 const SUMS: [(&str, usize); 5] =
     [("crc32", 4), ("crc32c", 4), ("crc64nvme", 8), ("sha1", 20), ("sha256", 32)];
+/// The bytes of a checksum.
+pub fn sum_bytes(algorithm: &str) -> Option<usize> {
+    SUMS.iter().find(|(of, _)| *of == algorithm).map(|(_, bytes)| *bytes)
+}
+
 /// What begins as a checksum does, and is none.
 const NOT_SUMS: [&str; 3] = ["type", "mode", "algorithm"];
 /// Conditions that S3 has for one operation each.

@@ -10,7 +10,7 @@ use origin::{BoxFuture, Chunks, Error};
 use ring::digest;
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
-use s3s::dto::{Checksum, StreamingBlob};
+use s3s::dto::{Checksum, ChecksumType, StreamingBlob};
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 
 use super::messages::{INCOMPLETE_BODY, SHA256_MISMATCH, error, sha256_mismatch};
@@ -18,6 +18,9 @@ use wire::pace::{Meter, Pace};
 
 /// The names of the algorithms, as in headers after `x-amz-checksum-`.
 pub const ALGORITHMS: [&str; 5] = ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
+
+/// How the names of headers with checksums begin.
+const NAME_START: &str = "x-amz-checksum-";
 
 /// The value of an algorithm.
 pub fn value<'a>(checksum: &'a Checksum, algorithm: &str) -> Option<&'a str> {
@@ -29,6 +32,39 @@ pub fn value<'a>(checksum: &'a Checksum, algorithm: &str) -> Option<&'a str> {
         "sha256" => checksum.checksum_sha256.as_deref(),
         _ => None,
     }
+}
+
+/// Sets the value of an algorithm.
+pub fn set_value(checksum: &mut Checksum, algorithm: &str, text: String) {
+    match algorithm {
+        "crc32" => checksum.checksum_crc32 = Some(text),
+        "crc32c" => checksum.checksum_crc32c = Some(text),
+        "crc64nvme" => checksum.checksum_crc64nvme = Some(text),
+        "sha1" => checksum.checksum_sha1 = Some(text),
+        "sha256" => checksum.checksum_sha256 = Some(text),
+        _ => {}
+    }
+}
+
+/// The type of a checksum: one that ends in a number of parts is made of theirs.
+pub fn type_of_text(text: &str) -> &'static str {
+    if text.contains('-') { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT }
+}
+
+/// The type of checksums that are kept, if there are any.
+pub fn type_of(checksum: &Checksum) -> Option<ChecksumType> {
+    let text = ALGORITHMS.iter().find_map(|of| value(checksum, of))?;
+    Some(ChecksumType::from_static(type_of_text(text)))
+}
+
+/// The algorithms that headers of an upload name, by a value or as what follows the bytes.
+pub fn claimed(checksum: &Checksum, trailer: &str) -> Vec<&'static str> {
+    let trailer = trailer.to_ascii_lowercase();
+    let follow = trailer.split(',').filter_map(|name| name.trim().strip_prefix(NAME_START));
+    let is_claimed = |of: &&'static str| {
+        value(checksum, of).is_some() || follow.clone().any(|following| following == *of)
+    };
+    ALGORITHMS.into_iter().filter(is_claimed).collect()
 }
 
 /// What computes the algorithms that are wanted.
@@ -58,6 +94,8 @@ pub struct Claims {
     pub trailer: Option<String>,
     /// Where it follows.
     pub trailers: Option<TrailingHeaders>,
+    /// An algorithm that is computed whether or not the client states its value.
+    pub computed: Option<&'static str>,
 }
 
 /// What is known once all bytes have passed.
@@ -106,14 +144,9 @@ pub struct Checked {
 impl Checked {
     /// The body of a request; `None` is an empty one.
     pub fn new(blob: Option<StreamingBlob>, claims: Claims) -> Checked {
-        let trailer = claims.trailer.as_deref().unwrap_or("").to_ascii_lowercase();
-        let wants = |algorithm: &str| {
-            value(&claims.checksum, algorithm).is_some()
-                || trailer
-                    .split(',')
-                    .any(|name| name.trim().strip_prefix("x-amz-checksum-") == Some(algorithm))
-        };
-        let hasher = hasher(wants);
+        let trailer = claims.trailer.as_deref().unwrap_or("");
+        let claimed = claimed(&claims.checksum, trailer);
+        let hasher = hasher(|of| claimed.contains(&of) || claims.computed == Some(of));
         Checked {
             blob: blob.unwrap_or_else(|| StreamingBlob::from(s3s::Body::empty())),
             left: claims.length,
@@ -192,8 +225,10 @@ impl Checked {
             return Err(self.wrong(sha256_mismatch(), SHA256_MISMATCH));
         }
         let computed = std::mem::take(&mut self.hasher).finalize();
+        let trailer = self.claims.trailer.as_deref().unwrap_or("");
+        let stated = claimed(&self.claims.checksum, trailer);
         let trailers = self.claims.trailers.as_ref().and_then(TrailingHeaders::take);
-        for algorithm in ALGORITHMS {
+        for algorithm in stated {
             let Some(is) = value(&computed, algorithm) else { continue };
             let name = format!("x-amz-checksum-{algorithm}");
             let after = trailers.as_ref().and_then(|trailers| trailers.get(&name)?.to_str().ok());

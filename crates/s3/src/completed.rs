@@ -12,7 +12,7 @@ use s3s::checksum::ChecksumHasher;
 use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::checksums::{ALGORITHMS, hasher, value};
+use super::checksums::{ALGORITHMS, hasher, set_value, type_of, value};
 use super::messages::{INVALID_PART, error};
 
 /// A checksum of the whole object.
@@ -65,6 +65,42 @@ impl Stated {
         };
         Ok(Stated { parts, whole: Some(whole) })
     }
+}
+
+impl Stated {
+    /// The checksum of the whole that is stated, in full.
+    pub fn whole(&self) -> Checksum {
+        let mut checksum = Checksum::default();
+        if let Some(WholeChecksum::Full(of, text) | WholeChecksum::Composite(of, text)) =
+            &self.whole
+        {
+            set_value(&mut checksum, of, text.clone());
+            checksum.checksum_type = type_of(&checksum);
+        }
+        checksum
+    }
+
+    /// Judges the checksum of the whole by the one that follows from those of the parts: it needs no more verifying then.
+    ///
+    /// # Errors
+    ///
+    /// `BadDigest` if they differ.
+    pub fn settle(&mut self, computed: &str) -> S3Result<()> {
+        match self.whole.take() {
+            Some(WholeChecksum::Full(of, text) | WholeChecksum::Composite(of, text))
+                if text != computed =>
+            {
+                Err(bad_digest(of))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn bad_digest(of: &str) -> S3Error {
+    let of = of.to_ascii_uppercase();
+    let what = format!("The {of} you specified did not match the calculated checksum.");
+    error(S3ErrorCode::BadDigest, what)
 }
 
 /// Why the bytes are not those that the client states, for those who sent them on.
@@ -175,9 +211,7 @@ impl Verified {
         if *said == is {
             return Ok(());
         }
-        let of = of.to_ascii_uppercase();
-        let what = format!("The {of} you specified did not match the calculated checksum.");
-        Err(error(S3ErrorCode::BadDigest, what))
+        Err(bad_digest(of))
     }
 
     fn refuse(&mut self, refused: S3Error) -> Error {

@@ -35,6 +35,8 @@ const USER: &str = "x-amz-meta-";
 const OWN: &str = KEPT_PREFIX;
 /// The name after [`OWN`] of the hash of the upload that made an object.
 const MARK: &str = "upload";
+/// The name after [`OWN`] of the parts of an object that was uploaded in parts.
+const PARTS: &str = "parts";
 /// The name after [`OWN`] of an object's tags.
 const TAGGING: &str = "tagging";
 /// The longest value of a header that is kept, and the most bytes of all user metadata, as at AWS.
@@ -192,6 +194,16 @@ pub fn mark(attributes: &Attributes) -> Option<&str> {
     own(attributes, MARK)
 }
 
+/// Keeps with an object which parts it was uploaded in.
+pub fn keep_parts(attributes: &mut Attributes, text: &str) {
+    add(attributes, format!("{OWN}{PARTS}"), text.to_owned());
+}
+
+/// What [`keep_parts`] has kept.
+pub fn parts(attributes: &Attributes) -> Option<&str> {
+    own(attributes, PARTS)
+}
+
 fn remove(attributes: &mut Attributes, name: &str) {
     attributes.user.retain(|(other, _)| other.strip_prefix(OWN) != Some(name));
 }
@@ -209,30 +221,35 @@ pub fn tagging(attributes: &Attributes) -> Option<&str> {
     own(attributes, TAGGING)
 }
 
-/// The checksums that are kept with an object.
+/// The checksums that are kept with an object, and their type.
 pub fn checksums(attributes: &Attributes) -> Checksum {
     let kept = |algorithm: &str| own(attributes, algorithm).map(str::to_owned);
-    Checksum {
+    let mut checksum = Checksum {
         checksum_crc32: kept("crc32"),
         checksum_crc32c: kept("crc32c"),
         checksum_crc64nvme: kept("crc64nvme"),
         checksum_sha1: kept("sha1"),
         checksum_sha256: kept("sha256"),
         checksum_type: None,
-    }
+    };
+    checksum.checksum_type = checksums::type_of(&checksum);
+    checksum
 }
 
-/// What of an object's attributes is kept with a copy of it: its type and all metadata that is the client's.
+/// What of an object's attributes is kept with a copy of it: its type and all metadata that is the client's. A copy has neither the
+/// parts nor the checksums, which are the caller's.
 pub fn of_copy(attributes: &Attributes) -> Attributes {
     let mut kept = attributes.clone();
-    remove(&mut kept, MARK);
+    for name in ALGORITHMS.into_iter().chain([MARK, PARTS]) {
+        remove(&mut kept, name);
+    }
     kept
 }
 
 /// The headers that tell of an object. `checksum`: with its checksums.
 pub fn reply(metadata: &Metadata, checksum: bool) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8 + metadata.attributes.user.len());
-    let mut is_typed = false;
+    let mut kind = None;
     for (name, value) in headers_of(metadata) {
         if [ACCEPT_RANGES, CONTENT_TYPE, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS].contains(&name) {
             headers.insert(name, value);
@@ -249,7 +266,7 @@ pub fn reply(metadata: &Metadata, checksum: bool) -> HeaderMap {
                 continue;
             }
             Some(own) if ALGORITHMS.contains(&own) => {
-                is_typed = true;
+                kind = Some(checksums::type_of_text(text));
                 format!("x-amz-checksum-{own}")
             }
             // HTTP's clients and other tools can store any name: only the headers that S3 keeps are sent.
@@ -262,8 +279,8 @@ pub fn reply(metadata: &Metadata, checksum: bool) -> HeaderMap {
             headers.append(name, value);
         }
     }
-    if is_typed {
-        headers.insert("x-amz-checksum-type", HeaderValue::from_static("FULL_OBJECT"));
+    if let Some(kind) = kind {
+        headers.insert("x-amz-checksum-type", HeaderValue::from_static(kind));
     }
     headers
 }
@@ -338,7 +355,7 @@ mod tests {
             etag in prop_oneof!["[0-9a-f]{32}", "[0-9A-F]{32}", "h-[0-9a-f]{32}", "[a-z0-9-]{0,40}"],
             content_type in prop::option::of("[a-z]{1,9}/[a-z]{1,9}"),
             user in prop::collection::btree_map(
-                prop_oneof!["[a-z-]{1,12}", "s3--(content-encoding|expires|upload|tagging|sha256|other)"],
+                prop_oneof!["[a-z-]{1,12}", "s3--(content-encoding|expires|upload|parts|tagging|sha256|other)"],
                 "[ -~]{0,12}",
                 0..5,
             ),
@@ -424,8 +441,11 @@ mod tests {
         keep_checksum(&mut with, &checksum);
         keep_mark(&mut with, HASH);
         assert_eq!(mark(&with), Some(HASH));
-        assert_eq!(mark(&of_copy(&with)), None);
+        keep_parts(&mut with, "1");
+        assert_eq!(parts(&with), Some("1"));
+        assert_eq!(of_copy(&with), attributes_of(&given).unwrap());
         assert_eq!(told(&with, true)["x-amz-checksum-crc32"], "AAAAAA==");
+        assert_eq!(told(&with, true)["x-amz-checksum-type"], "FULL_OBJECT");
         assert_eq!(told(&with, false), expected);
         for other in ["content-length", "transfer-encoding", "set-cookie"] {
             let user = vec![(format!("{OWN}{other}"), "1".to_owned())];

@@ -13,12 +13,14 @@ mod asked;
 mod checksums;
 mod chunks;
 mod completed;
+mod completion;
 mod described;
 mod error;
 mod errors;
 mod guard;
 mod headers;
 mod host;
+mod kept_parts;
 pub mod keys;
 mod listing;
 mod messages;
@@ -26,6 +28,7 @@ mod multipart;
 mod objects;
 mod operations;
 mod parameters;
+mod part_reads;
 mod payload;
 mod puts;
 mod query_headers;
@@ -38,6 +41,8 @@ mod subresources;
 mod tags;
 mod timed;
 mod traced;
+mod upload_checksum;
+mod upload_parts;
 mod uploads;
 mod xml;
 
@@ -107,6 +112,7 @@ struct Inner {
     keys: Arc<Keys>,
     /// Memory for small uploads that are gathered.
     uploads: Arc<Budget>,
+    remembered: kept_parts::Remembered,
     timeout: Duration,
 }
 
@@ -189,6 +195,7 @@ impl S3 {
             region: config.s3.region.clone(),
             keys: keys.clone(),
             uploads: Budget::new(config.serve.uploads_bytes_max.0),
+            remembered: kept_parts::Remembered::default(),
             timeout: Duration::from_secs_f64(config.origin.timeout_s),
         });
         let mut limits = S3Config::default();

@@ -15,14 +15,14 @@ use http::{Extensions, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use origin::{Attributes, BoxFuture, Chunks, Error, SingleChunk};
 use s3s::dto::{
-    Checksum, ChecksumType, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag,
+    Checksum, CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag,
     GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
     StreamingBlob, TaggingDirective, Timestamp,
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 
 use super::asked::{NOT_PRIVATE, has_grants};
-use super::checksums::{ALGORITHMS, Checked, Claims, value};
+use super::checksums::{Checked, Claims};
 use super::errors::{of_error, unsupported};
 use super::guard::denied;
 use super::keys::Level;
@@ -72,6 +72,8 @@ pub struct Upload {
     pub trailers: Option<TrailingHeaders>,
     /// Whether `s3s` verifies the hash that the signature covers.
     pub is_verified: bool,
+    /// An algorithm whose checksum is computed whether or not the client states it.
+    pub computed: Option<&'static str>,
 }
 
 impl Upload {
@@ -88,8 +90,9 @@ impl Upload {
         let (md5, checksum, trailers) = (self.md5, self.checksum, self.trailers);
         let sha256 = headers.get("x-amz-content-sha256").and_then(|value| value.to_str().ok());
         let sha256 = sha256.and_then(hex::decode_hash);
-        let is_verified = self.is_verified;
-        let claims = Claims { length, sha256, is_verified, md5, checksum, trailer, trailers };
+        let (is_verified, computed) = (self.is_verified, self.computed);
+        let claims =
+            Claims { length, sha256, is_verified, md5, checksum, trailer, trailers, computed };
         Ok((Checked::new(self.body, claims), length))
     }
 }
@@ -98,14 +101,15 @@ impl Upload {
 pub struct Answer {
     pub status: StatusCode,
     pub version: Version,
-    range: Option<std::ops::Range<u64>>,
+    /// The bytes that it has, if they are not all.
+    pub range: Option<std::ops::Range<u64>>,
     outcome: Outcome,
     body: ReplyBody,
 }
 
 impl Answer {
     /// Its headers, with the object's checksums if they are wanted.
-    fn headers(&self, checksum: bool) -> HeaderMap {
+    pub fn headers(&self, checksum: bool) -> HeaderMap {
         let mut headers = headers::reply(&self.version, checksum);
         headers.insert(OUTCOME.clone(), HeaderValue::from_static(self.outcome.as_str()));
         if let Some(range) = &self.range {
@@ -272,13 +276,16 @@ impl Inner {
         parameters::part(input.part_number, input.range.is_some())?;
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
-        let mut answer = self.read(&lane, &headers::read(key, &request.headers, "")?).await?;
-        let whole = answer.status == StatusCode::OK;
-        let checksum = whole && input.checksum_mode.is_some();
-        let mut given = answer.headers(checksum);
-        if input.part_number.is_some() {
-            parameters::as_part(&mut answer.status, answer.version.size, &mut given);
-        }
+        let read = headers::read(key, &request.headers, "")?;
+        let is_summed = input.checksum_mode.is_some();
+        let (answer, mut given) = match input.part_number {
+            Some(number) => self.read_part(&lane, read, number, is_summed).await?,
+            None => {
+                let answer = self.read(&lane, &read).await?;
+                let given = answer.headers(is_summed && answer.status == StatusCode::OK);
+                (answer, given)
+            }
+        };
         for (overridden, name) in [
             (input.response_content_type.is_some(), CONTENT_TYPE),
             (input.response_content_language.is_some(), CONTENT_LANGUAGE),
@@ -327,11 +334,16 @@ impl Inner {
         let key = self.key(&input.bucket, &input.key)?;
         let lane = lane_of(&request.extensions)?;
         let read = headers::read(key, &request.headers, "")?;
-        let mut answer = self.read(&lane, &ReadRequest { is_head: true, ..read }).await?;
-        let mut given = answer.headers(input.checksum_mode.is_some());
-        if input.part_number.is_some() {
-            parameters::as_part(&mut answer.status, answer.version.size, &mut given);
-        }
+        let read = ReadRequest { is_head: true, ..read };
+        let is_summed = input.checksum_mode.is_some();
+        let (answer, mut given) = match input.part_number {
+            Some(number) => self.read_part(&lane, read, number, is_summed).await?,
+            None => {
+                let answer = self.read(&lane, &read).await?;
+                let given = answer.headers(is_summed);
+                (answer, given)
+            }
+        };
         given.extend(parameters::overrides(request.uri.query()));
         Ok(respond(HeadObjectOutput::default(), answer, given))
     }
@@ -362,22 +374,19 @@ impl Inner {
         }
         let conditions = headers::write_conditions(&request.headers)?;
         let answer = self.source(&request, &input.copy_source, None).await?;
-        // The bytes stay the same, and with them the checksums.
-        let checksum = headers::checksums(&answer.version.attributes);
+        let checksum = self.checksum_of_copy(&answer.version).await?;
         let mut wanted = match replaces {
             true => headers::attributes_of(&request.headers)?,
             false => headers::of_copy(&answer.version.attributes),
         };
-        if replaces {
-            headers::keep_checksum(&mut wanted, &checksum);
-        }
+        headers::keep_checksum(&mut wanted, &checksum);
         let tags = tags.unwrap_or_else(|| Tags::of_object(&answer.version.attributes));
         headers::keep_tags(&mut wanted, &tags);
         let e_tag = self.write(&lane, &key, wanted, conditions, answer.sent()).await?;
         let result = CopyObjectResult {
             e_tag: Some(e_tag),
             last_modified: Some(Timestamp::from(std::time::SystemTime::now())),
-            checksum_type: type_of(&checksum),
+            checksum_type: checksum.checksum_type,
             checksum_crc32: checksum.checksum_crc32,
             checksum_crc32c: checksum.checksum_crc32c,
             checksum_crc64nvme: checksum.checksum_crc64nvme,
@@ -389,12 +398,6 @@ impl Inner {
             ..CopyObjectOutput::default()
         }))
     }
-}
-
-/// The type of checksums that are kept: they are of all bytes.
-pub fn type_of(checksum: &Checksum) -> Option<ChecksumType> {
-    let there = ALGORITHMS.iter().any(|of| value(checksum, of).is_some());
-    there.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT))
 }
 
 /// Whether a directive of a copy says that something is replaced.

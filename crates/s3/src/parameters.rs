@@ -1,14 +1,13 @@
 //! Parameters in the query of a read: the number of a part, and headers that the reply is to have.
 
-use http::StatusCode;
 use http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE,
-    CONTENT_TYPE, EXPIRES, HeaderMap, HeaderName, HeaderValue,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES,
+    HeaderMap, HeaderName, HeaderValue,
 };
 use percent_encoding::percent_decode_str;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::messages;
+use super::upload_parts::check_number;
 
 /// Parameters that set a header of the reply.
 const OVERRIDES: [(&str, HeaderName); 6] = [
@@ -19,42 +18,18 @@ const OVERRIDES: [(&str, HeaderName); 6] = [
     ("response-content-type", CONTENT_TYPE),
     ("response-expires", EXPIRES),
 ];
-/// The largest number of a part.
-const PART_MAX: i32 = 10_000;
-
-/// Judges the number of a part that a read names. Objects are whole here, however they were uploaded: each is its part 1.
+/// Judges the number of a part that a read names.
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for what is no number of a part, `InvalidPartNumber` for all but the first, `InvalidRequest` for a range
-/// beside it.
+/// `InvalidArgument` for what is no number of a part, `InvalidRequest` for a range beside it.
 pub fn part(number: Option<i32>, has_range: bool) -> S3Result<()> {
-    if number.is_some() && has_range {
+    let Some(number) = number else { return Ok(()) };
+    if has_range {
         let what = "Cannot specify both Range header and partNumber query parameter";
         return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
     }
-    match number {
-        None | Some(1) => Ok(()),
-        Some(2..=PART_MAX) => {
-            let code = S3ErrorCode::Custom("InvalidPartNumber".into());
-            let mut error = S3Error::with_message(code, messages::NO_SUCH_PART);
-            error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
-            Err(error)
-        }
-        Some(_) => Err(S3Error::with_message(S3ErrorCode::InvalidArgument, messages::PART_NUMBER)),
-    }
-}
-
-/// Makes a whole object's reply that of its only part, as S3 does unless the object is empty.
-pub fn as_part(status: &mut StatusCode, size: u64, given: &mut HeaderMap) {
-    if *status != StatusCode::OK || size == 0 {
-        return;
-    }
-    let range = format!("bytes 0-{}/{size}", size - 1);
-    if let Ok(range) = HeaderValue::try_from(range) {
-        given.insert(CONTENT_RANGE, range);
-        *status = StatusCode::PARTIAL_CONTENT;
-    }
+    check_number(number)
 }
 
 /// The headers that a query sets. What cannot be the value of a header is passed by.
@@ -76,30 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_object_is_its_part_1() {
+    fn a_part_has_a_number_and_no_range() {
         assert!(part(None, true).is_ok() && part(Some(1), false).is_ok());
+        assert!(part(Some(10_000), false).is_ok());
         assert_eq!(part(Some(1), true).unwrap_err().code().as_str(), "InvalidRequest");
-        for (number, code, status) in [
-            (2, "InvalidPartNumber", 416),
-            (10_000, "InvalidPartNumber", 416),
-            (0, "InvalidArgument", 400),
-            (-3, "InvalidArgument", 400),
-            (10_001, "InvalidArgument", 400),
-        ] {
+        for number in [0, -3, 10_001] {
             let error = part(Some(number), false).unwrap_err();
-            let said = error.status_code().map(|status| status.as_u16());
-            assert_eq!((error.code().as_str(), said), (code, Some(status)), "{number}");
+            assert_eq!(error.code().as_str(), "InvalidArgument", "{number}");
         }
-        let reply = |status: u16, size: u64| {
-            let mut status = StatusCode::from_u16(status).unwrap();
-            let mut given = HeaderMap::new();
-            as_part(&mut status, size, &mut given);
-            let range = given.get(CONTENT_RANGE).map(|it| it.to_str().unwrap().to_owned());
-            (status.as_u16(), range)
-        };
-        assert_eq!(reply(200, 10), (206, Some("bytes 0-9/10".to_owned())));
-        assert_eq!(reply(200, 0), (200, None));
-        assert_eq!(reply(304, 10), (304, None));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use hyper::body::Incoming;
 use s3s::dto::{Checksum, ETag, PutObjectInput, PutObjectOutput, StreamingBlob};
 use s3s::{S3Request, S3Response, S3Result};
 
-use super::checksums::{ALGORITHMS, value};
+use super::checksums::{ALGORITHMS, type_of, value};
 use super::errors::unsupported;
-use super::objects::{Sent, Upload, lane_of, plain_write, type_of};
+use super::objects::{Sent, Upload, lane_of, plain_write};
 use super::tags::Tags;
 use super::{Inner, asked, headers};
 use wire::body::ReplyBody;
@@ -47,6 +47,7 @@ impl Inner {
             },
             trailers: request.trailing_headers,
             is_verified: true,
+            computed: None,
         };
         let (e_tag, checksum) = self.put_object(&lane, &key, &request.headers, upload).await?;
         Ok(S3Response::new(PutObjectOutput {
@@ -121,6 +122,7 @@ impl Inner {
             },
             trailers: None,
             is_verified: false,
+            computed: None,
         };
         let (e_tag, checksum) = self.put_object(lane, &key, &given, upload).await?;
         Ok(written(&e_tag, &checksum))

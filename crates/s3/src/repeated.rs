@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ground::Key;
 use ground::hex;
 use ring::digest;
-use s3s::dto::{CompletedPart, ETag};
+use s3s::dto::{Checksum, CompletedPart, ETag};
 
 use super::{Inner, headers};
 use wire::lane::ThreadRecorder;
@@ -28,16 +28,16 @@ pub fn mark(upload: &str, parts: &[CompletedPart]) -> String {
 }
 
 impl Inner {
-    /// The etag of an object, if the upload and the parts with this mark made it.
+    /// The etag of an object and its checksum, if the upload and the parts with this mark made it.
     pub(super) async fn made_by(
         &self,
         lane: &Arc<ThreadRecorder>,
         key: &Key,
         mark: &str,
-    ) -> Option<ETag> {
+    ) -> Option<(ETag, Checksum)> {
         let answer = self.look(lane, key).await.ok()?;
         let made = headers::mark(&answer.version.attributes)? == mark;
-        made.then(|| answer.e_tag())
+        made.then(|| (answer.e_tag(), headers::checksums(&answer.version.attributes)))
     }
 }
 

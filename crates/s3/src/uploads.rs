@@ -15,6 +15,7 @@ use s3s::{S3Request, S3Response, S3Result};
 use super::Inner;
 use super::listing::{encoder, max_of, time};
 use super::multipart::{BEGUN, decoded};
+use super::upload_checksum::UploadChecksum;
 
 /// The descriptions that are read at a time.
 const PAGE: usize = 1000;
@@ -25,6 +26,7 @@ struct UploadInProgress {
     key: String,
     id: String,
     since_unix_us: u64,
+    checksum: Option<UploadChecksum>,
 }
 
 impl UploadInProgress {
@@ -38,6 +40,7 @@ impl UploadInProgress {
             key: value("key")?,
             id: String::from_utf8_lossy(key.get(BEGUN.len()..)?).into_owned(),
             since_unix_us: metadata.modified_unix_us,
+            checksum: value("checksum").and_then(|words| UploadChecksum::of_words(&words)),
         })
     }
 }
@@ -49,8 +52,9 @@ struct Page<'a> {
     /// It begins after this key, and after this id of it.
     after: Option<(&'a str, Option<&'a str>)>,
     max: usize,
-    /// By key or common prefix, then id (a prefix has none): the time of the upload. One more than the page, at most.
-    found: BTreeMap<(String, Option<String>), u64>,
+    /// By key or common prefix, then id (a prefix has none): the time of the upload, and its checksum. One more than the page, at
+    /// most.
+    found: BTreeMap<(String, Option<String>), (u64, Option<UploadChecksum>)>,
 }
 
 impl Page<'_> {
@@ -72,7 +76,7 @@ impl Page<'_> {
             }
         };
         if is_after {
-            self.found.insert(entry, upload.since_unix_us);
+            self.found.insert(entry, (upload.since_unix_us, upload.checksum));
             if self.found.len() > self.max + 1 {
                 self.found.pop_last();
             }
@@ -117,13 +121,15 @@ impl Inner {
         let last = page.found.last_key_value().filter(|_| more);
         let last = last.map(|((key, id), _)| (encode(key), id.clone().unwrap_or_default()));
         let (mut uploads, mut prefixes) = (Vec::new(), Vec::new());
-        for ((key, id), since) in page.found {
+        for ((key, id), (since, checksum)) in page.found {
             match id {
                 None => prefixes.push(CommonPrefix { prefix: Some(encode(&key)) }),
                 Some(id) => uploads.push(MultipartUpload {
                     key: Some(encode(&key)),
                     upload_id: Some(id),
                     initiated: Some(time(since)),
+                    checksum_algorithm: checksum.map(UploadChecksum::name),
+                    checksum_type: checksum.map(UploadChecksum::kind),
                     storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
                     ..MultipartUpload::default()
                 }),
@@ -160,6 +166,7 @@ mod tests {
             key: key.clone(),
             id: format!("{id:02x}"),
             since_unix_us: u64::from(*id),
+            checksum: None,
         }
     }
 

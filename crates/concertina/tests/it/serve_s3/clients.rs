@@ -62,8 +62,10 @@ pub fn succeed(command: &mut Command, front: &Front) -> String {
 
 fn conform(front: &Front, python: PathBuf) {
     let endpoint = format!("http://{}", front.address);
-    let mut command = client(python, ADMIN, front.folder.path());
-    succeed(command.arg(script("s3.py")).arg(endpoint), front);
+    for name in ["s3.py", "s3_parts.py"] {
+        let mut command = client(python.clone(), ADMIN, front.folder.path());
+        succeed(command.arg(script(name)).arg(&endpoint), front);
+    }
 }
 
 /// One process with a node and the gateway before it.

@@ -163,18 +163,20 @@ fn boto3_finds_nothing_to_object_to_over_tls() {
     let sets = encrypted(folder.path(), 0o600);
     let front = Front::start(&sets.iter().map(String::as_str).collect::<Vec<_>>());
     let ca = certificates().join("ca.pem");
-    let mut command = client(python, ADMIN, front.folder.path());
-    command.env("AWS_CA_BUNDLE", &ca).env("SSL_CERT_FILE", &ca);
-    let output = command.arg(script("s3.py")).arg(format!("https://{}", front.address)).output();
-    let output = output.unwrap();
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        output.status.success(),
-        "{}{}{}",
-        text(&output.stdout),
-        text(&output.stderr),
-        front.log()
-    );
+    for name in ["s3.py", "s3_parts.py"] {
+        let mut command = client(python.clone(), ADMIN, front.folder.path());
+        command.env("AWS_CA_BUNDLE", &ca).env("SSL_CERT_FILE", &ca);
+        let output = command.arg(script(name)).arg(format!("https://{}", front.address)).output();
+        let output = output.unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "{}{}{}",
+            text(&output.stdout),
+            text(&output.stderr),
+            front.log()
+        );
+    }
 }
 
 #[test]
