@@ -10,6 +10,7 @@ mod abandoned;
 mod absent;
 mod acl;
 mod asked;
+mod bucket_list;
 mod checksums;
 mod chunks;
 mod completed;

@@ -1,14 +1,10 @@
 //! Which operations there are. All others are `s3s`'s `NotImplemented`.
 
-use std::time::{Duration, SystemTime};
-
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::Operations;
 use super::absent::Absent;
-use super::keys::Level;
-use super::listing::owner_of;
 
 #[async_trait::async_trait]
 impl S3 for Operations {
@@ -16,22 +12,7 @@ impl S3 for Operations {
         &self,
         request: S3Request<ListBucketsInput>,
     ) -> S3Result<S3Response<ListBucketsOutput>> {
-        let shown = request.credentials.as_ref().and_then(|shown| self.keys.get(&shown.access_key));
-        let may = |name: &str| shown.as_ref().is_some_and(|key| key.allows(name, Level::Read));
-        let buckets = self.buckets.iter().filter(|bucket| may(&bucket.name));
-        // The buckets are prefixes of one origin, and as old as that. Clients need a date even where nobody knows.
-        let created = self.store.origin().created_unix_us().await.unwrap_or(0);
-        let created = SystemTime::UNIX_EPOCH + Duration::from_micros(created);
-        let bucket = |bucket: &super::Bucket| Bucket {
-            name: Some(bucket.name.clone()),
-            creation_date: Some(Timestamp::from(created)),
-            ..Bucket::default()
-        };
-        Ok(S3Response::new(ListBucketsOutput {
-            buckets: Some(buckets.map(bucket).collect()),
-            owner: owner_of(request.credentials.as_ref()),
-            ..ListBucketsOutput::default()
-        }))
+        self.bucket_list(request).await
     }
 
     async fn head_bucket(
