@@ -15,6 +15,7 @@ mod checksums;
 mod chunks;
 mod completed;
 mod completion;
+mod date_header;
 mod described;
 mod error;
 mod errors;
@@ -409,6 +410,7 @@ impl S3 {
         let query = request.uri().query().map(str::to_owned);
         let checked =
             checked.and_then(|()| query_headers::apply(query.as_deref(), request.headers_mut()));
+        date_header::apply(request.headers_mut());
         let answered = match checked {
             Ok(()) => self.call(lane, request, &known).await,
             Err(refused) => refused.to_http_response().ok(),

@@ -5,16 +5,18 @@ Each check prints one line; the first that fails ends the program with a traceba
 
 import base64
 import datetime
+import email.utils
 import hashlib
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 import zlib
 
 import boto3
 from boto3.s3.transfer import TransferConfig
-from botocore.auth import S3SigV4QueryAuth
+from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.client import Config
 from botocore.credentials import Credentials
@@ -549,6 +551,41 @@ def raw(method, url, body=None, headers=()):
         return reply.status, reply.headers, reply.read()
 
 
+def buckets_in_pages():
+    names = lambda **wanted: [one["Name"] for one in s3.list_buckets(**wanted)["Buckets"]]
+    all_names = names()
+    assert BUCKET in all_names and all_names == sorted(all_names)
+    found, more = [], {}
+    while True:
+        page = s3.list_buckets(MaxBuckets=1, **more)
+        found += [one["Name"] for one in page["Buckets"]]
+        if "ContinuationToken" not in page:
+            break
+        more = {"ContinuationToken": page["ContinuationToken"]}
+    assert found == all_names
+    assert BUCKET in names(Prefix="obj") and names(Prefix="none") == []
+    region = s3.list_buckets()["Buckets"][0]["BucketRegion"]
+    assert names(BucketRegion=region) == all_names and names(BucketRegion="elsewhere-1") == []
+    for wrong in [0, -3, 10_001]:
+        refused("InvalidArgument", s3.list_buckets, MaxBuckets=wrong)
+
+
+def dates():
+    """Requests that are signed with the header `Date` alone, as botocore does where there is one."""
+    shown = Credentials(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
+    for method, body in [("PUT", b"dated"), ("GET", None), ("HEAD", None), ("DELETE", None)]:
+        request = AWSRequest(method, f"{ENDPOINT}/{BUCKET}/dated", data=body, headers={"Date": "now"})
+        S3SigV4Auth(shown, "s3", "eu-west-1").add_auth(request)
+        headers = {name: value for name, value in request.headers.items()}
+        assert "date" in headers["Authorization"] and "X-Amz-Date" not in headers, headers
+        status, _, got = raw(method, request.url, body, headers)
+        assert status in (200, 204) and (method != "GET" or got == b"dated"), (status, got)
+        # Another time than the one that was signed, one long ago, and none.
+        for date in ["Thu, 01 Jan 2026 00:00:00 GMT", email.utils.formatdate(time.time() - 30, usegmt=True), "x"]:
+            status, _, got = raw(method, request.url, body, headers | {"Date": date})
+            assert status in (400, 403), (status, got)
+
+
 def headers_in_urls():
     put = lambda **parameters: raw("PUT", signed_url("PUT", "in-url", **parameters), b"abc")
     sha256 = base64.b64encode(hashlib.sha256(b"abc").digest()).decode()
@@ -620,6 +657,6 @@ def unsupported():
     assert "Status" not in s3.get_bucket_versioning(Bucket=BUCKET)
 
 
-for check in [put_get_head, ranges, conditions, checksums, listings, deletes, deletes_on_size_and_time, versions, lists_of_access, what_buckets_do_not_have, copies, multipart, tags, transfers, signatures, headers_in_urls, keys_with_controls, small_differences, unsupported]:
+for check in [put_get_head, ranges, conditions, checksums, listings, deletes, deletes_on_size_and_time, versions, lists_of_access, what_buckets_do_not_have, copies, multipart, tags, transfers, signatures, buckets_in_pages, dates, headers_in_urls, keys_with_controls, small_differences, unsupported]:
     check()
     print(check.__name__, flush=True)
