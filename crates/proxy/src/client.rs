@@ -48,6 +48,10 @@ pub(crate) struct Client {
     pub(crate) waits_for_replies: bool,
     /// Whether it has closed its sending half.
     pub(crate) hung_up: bool,
+    /// Whether its socket was empty when it was read last.
+    pub(crate) drained: bool,
+    /// When it is closed at the latest: our sending half is closed, and what it still sends is passed by.
+    pub(crate) closes_at: Option<Nanos>,
     /// When bytes last moved while it owed us some, or we it.
     pub(crate) moved: Nanos,
 }
@@ -69,6 +73,8 @@ impl Client {
             paused: false,
             waits_for_replies: false,
             hung_up: false,
+            drained: false,
+            closes_at: None,
             moved: now,
         }
     }

@@ -92,6 +92,11 @@ impl Stream {
         }
     }
 
+    /// Closes the sending half: the other end sees that nothing follows, and what it sends is read on.
+    pub(crate) fn close_sending(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(self, rustix::net::Shutdown::Write)?)
+    }
+
     /// As [`Stream::connect`], by TCP.
     pub(crate) fn connect_tcp(address: SocketAddr, tls: Option<&Tls>) -> io::Result<Stream> {
         let stream = mio::net::TcpStream::connect(address)?;

@@ -215,12 +215,7 @@ impl Thread {
                 self.work_off();
             }
             if self.shared.is_stopping() {
-                if let Some(listener) = self.listener.take() {
-                    self.leave_listener(listener);
-                    self.shared.close();
-                }
-                let others =
-                    if self.shared.is_collecting() { self.carry() } else { self.pass_on() };
+                let others = self.leave(drain_until.is_none());
                 let until = *drain_until.get_or_insert(self.now + self.shared.drain);
                 if (closed && self.is_idle() && !others) || self.now >= until {
                     break;

@@ -1,6 +1,7 @@
 //! `concertina serve --role proxy` in front of real memcached servers.
 
 pub mod clients;
+mod ends;
 mod faults;
 mod input;
 mod nodes;

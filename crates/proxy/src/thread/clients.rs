@@ -183,17 +183,22 @@ impl Thread {
                 // Replies to what it sent before may still be on their way to a client that only
                 // closed its sending half; it is closed once they are written.
                 client.ending = true;
+                client.closes_at = None;
                 client.rest = Vec::new();
                 return self.write_later(place);
             }
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                client.drained = true;
+                return;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 return self.read_again(place);
             }
             Err(_) => return self.close_client(place),
         };
         let more = count == scratch.len() || client.hung_up;
+        client.drained = !more;
         if client.ending {
             // Nothing that it sends counts any more.
             if more {
@@ -502,7 +507,8 @@ impl Thread {
             Ok(0) => {}
             Ok(_) => client.moved = now,
         }
-        if client.ending && client.queue.is_empty() && client.out.is_empty() {
+        let is_answered = client.queue.is_empty() && client.out.is_empty();
+        if client.ending && client.closes_at.is_none() && is_answered {
             return self.close_client(place);
         }
         if client.paused && !client.is_full() {
