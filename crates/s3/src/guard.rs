@@ -8,16 +8,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use http::Request;
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, TRANSFER_ENCODING,
 };
-use http::{Method, Request};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::keys::{Keys, Level};
-use super::{XML_BYTES_MAX, asked, messages, subresources};
+use super::{XML_BYTES_MAX, asked, messages, payload, subresources};
 
 /// The longest time that a signed URL is good for, in seconds.
 pub const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
@@ -206,7 +206,7 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
     if content_type.len() >= form.len() && content_type[..form.len()].eq_ignore_ascii_case(form) {
         return refused(S3ErrorCode::NotImplemented, "uploads by forms are not supported here");
     }
-    if request.method() == Method::POST {
+    if payload::is_xml(request.method(), request.uri().query()) {
         check_length(headers)?;
     }
     let shown = headers.get_all(AUTHORIZATION).iter().collect::<Vec<_>>();
@@ -318,6 +318,8 @@ pub fn supported() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
 
     #[test]

@@ -17,6 +17,7 @@ mod completed;
 mod completion;
 mod date_header;
 mod described;
+mod elements;
 mod error;
 mod errors;
 mod guard;
@@ -411,6 +412,7 @@ impl S3 {
         let checked =
             checked.and_then(|()| query_headers::apply(query.as_deref(), request.headers_mut()));
         date_header::apply(request.headers_mut());
+        let checked = checked.and_then(|()| payload::check(&request));
         let answered = match checked {
             Ok(()) => self.call(lane, request, &known).await,
             Err(refused) => refused.to_http_response().ok(),

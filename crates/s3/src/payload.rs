@@ -3,7 +3,7 @@
 //!
 //! `s3s` verifies the first and answers 500 if it differs, and leaves the others to operations, which do not see the
 //! body. So a body is hashed on its way to `s3s`. `s3s` also passes CDATA sections by, so that `<Key>a<![CDATA[b]]></Key>` would name
-//! another object: a body with one is refused. One that differs ends in an error, so that no operation begins, and the reply is
+//! another object: a body with one is refused, as is one with elements that `s3s` would pass by ([`elements`](super::elements)). One that differs ends in an error, so that no operation begins, and the reply is
 //! replaced.
 
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use bytes::Bytes;
 use ground::hex;
-use http::Method;
 use http::request::Parts;
+use http::{Method, Request};
 use hyper::body::{Body, Frame, SizeHint};
 use ring::digest;
 use s3s::checksum::ChecksumHasher;
@@ -23,6 +23,7 @@ use s3s::crypto::{Checksum as _, Md5};
 use s3s::{S3Error, S3ErrorCode};
 
 use super::checksums::{ALGORITHMS, hasher, value};
+use super::elements::Elements;
 use super::messages::{self, SHA256_MISMATCH, sha256_mismatch};
 
 /// What is wrong with a body, once that is known.
@@ -75,6 +76,31 @@ impl Sections {
 /// What ends a body early.
 pub type Broken = Box<dyn std::error::Error + Send + Sync>;
 
+/// Whether the body of a request is in XML.
+pub fn is_xml(method: &Method, query: Option<&str>) -> bool {
+    let has = |name: &str| {
+        query.unwrap_or("").split('&').any(|pair| pair.split('=').next() == Some(name))
+    };
+    method == Method::POST || (method == Method::PUT && (has("tagging") || has("acl")))
+}
+
+/// Refuses a body in XML that comes in chunks, which S3 has for objects and parts alone: `s3s` would take the chunks apart behind
+/// the checks that are here, of CDATA sections and of checksums.
+///
+/// # Errors
+///
+/// `NotImplemented`.
+pub fn check<B>(request: &Request<B>) -> Result<(), S3Error> {
+    let signed = request.headers().get_all("x-amz-content-sha256").iter();
+    let mut signed = signed.map(|value| value.as_bytes());
+    let is_chunked = signed.any(|text| text.starts_with(b"STREAMING-"));
+    if is_chunked && is_xml(request.method(), request.uri().query()) {
+        let what = "a body in XML is not sent in chunks: send it as a whole, with its SHA-256";
+        return Err(messages::error(S3ErrorCode::NotImplemented, what));
+    }
+    Ok(())
+}
+
 /// What is stated of a body.
 struct Stated {
     sha256: Option<[u8; 32]>,
@@ -84,15 +110,13 @@ struct Stated {
 }
 
 impl Stated {
-    /// What the headers of a request state; `None` if its body is none in XML, or in signed chunks.
+    /// What the headers of a request state; `None` if its body is none in XML.
     fn in_headers(request: &Parts) -> Option<Stated> {
         let text = |name: &str| request.headers.get(name)?.to_str().ok().map(str::to_owned);
         let query = request.uri.query().unwrap_or("");
         let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
-        let is_xml =
-            request.method == Method::POST || (request.method == Method::PUT && has("tagging"));
         let signed = text("x-amz-content-sha256").unwrap_or_default();
-        if !is_xml || signed.starts_with("STREAMING-") {
+        if !is_xml(&request.method, request.uri.query()) {
             return None;
         }
         // The completion of an upload states the checksum of the object.
@@ -115,6 +139,7 @@ pub struct Hashed<B> {
     md5: Md5,
     hasher: ChecksumHasher,
     sections: Sections,
+    elements: Elements,
     differs: Differs,
 }
 
@@ -131,8 +156,9 @@ impl<B: Body> Hashed<B> {
         };
         let hasher = hasher(|name| stated.checksums.iter().any(|(of, _)| *of == name));
         let sha256 = digest::Context::new(&digest::SHA256);
-        let (md5, sections) = (Md5::new(), Sections::default());
-        let mut hashed = Hashed { body, left, stated, sha256, md5, hasher, sections, differs };
+        let (md5, sections, elements) = (Md5::new(), Sections::default(), Elements::default());
+        let mut hashed =
+            Hashed { body, left, stated, sha256, md5, hasher, sections, elements, differs };
         if left == 0 {
             // No bytes will come; what differs shows in the reply alone.
             let _ = hashed.judge();
@@ -192,6 +218,10 @@ where
                 self.differs.set(S3ErrorCode::MalformedXML, messages::NO_CDATA.to_owned());
                 return Poll::Ready(Some(Err(Other.into())));
             }
+            if self.elements.are_strange_in(bytes) {
+                self.differs.set(S3ErrorCode::MalformedXML, messages::MALFORMED_XML.to_owned());
+                return Poll::Ready(Some(Err(Other.into())));
+            }
             if self.left == 0
                 && let Err(other) = self.judge()
             {
@@ -238,6 +268,30 @@ mod tests {
     }
 
     #[test]
+    fn xml_does_not_come_in_chunks() {
+        let judged = |method: Method, uri: &str, signed: &str| {
+            let request = Request::builder().method(method).uri(uri);
+            let request = request.header("x-amz-content-sha256", signed).body(()).unwrap();
+            check(&request).map_err(|error| error.code().clone())
+        };
+        let refused = Err(S3ErrorCode::NotImplemented);
+        for chunks in ["STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "STREAMING-UNSIGNED-PAYLOAD-TRAILER"] {
+            for (method, uri) in [
+                (Method::POST, "/b?delete"),
+                (Method::POST, "/b/k?uploadId=x"),
+                (Method::PUT, "/b/k?tagging"),
+                (Method::PUT, "/b/k?tagging=&x-id=PutObjectTagging"),
+                (Method::PUT, "/b/k?acl"),
+            ] {
+                assert_eq!(judged(method.clone(), uri, chunks), refused, "{method} {uri}");
+                assert_eq!(judged(method, uri, "UNSIGNED-PAYLOAD"), Ok(()), "{uri}");
+            }
+            assert_eq!(judged(Method::PUT, "/b/k?uploadId=x&partNumber=1", chunks), Ok(()));
+            assert_eq!(judged(Method::PUT, "/b/acl", chunks), Ok(()));
+        }
+    }
+
+    #[test]
     fn cdata_sections_are_found_in_any_pieces() {
         let found = |text: &str, size: usize| {
             let mut sections = Sections::default();
@@ -273,11 +327,9 @@ mod tests {
         assert_eq!(put(&[("content-md5", "kAFQmDzST7DWlj99KOF/cw==")]).await, digest);
         let crc32 = ("x-amz-checksum-crc32", "AAAAAA==");
         assert_eq!(put(&[sha256(SHA256), crc32]).await, digest);
-        // That of the object, that of bytes that are not in XML, and that of bytes in chunks.
+        // That of the object, and that of bytes that are not in XML.
         assert_eq!(verify(Method::POST, "/b/k?uploadId=1", &[crc32]).await, None);
         assert_eq!(verify(Method::PUT, "/b/k", &[crc32]).await, None);
-        let chunks = sha256("STREAMING-UNSIGNED-PAYLOAD-TRAILER");
-        assert_eq!(put(&[chunks, crc32]).await, None);
         assert_eq!(verify(Method::POST, "/b?delete", &[crc32]).await, digest);
     }
 }

@@ -323,6 +323,47 @@ body = b"<Delete><Object><Key>na<!-- c -->&#98;</Key></Object></Delete>"
 check("a comment and a reference", Request("POST", "/objects", query={"delete": ""}, body=body).signed(), 200)
 check("the key before the comment", Request("GET", "/objects/na").signed(), 200)
 check("the whole key", Request("GET", "/objects/nab").signed(), 404)
+# XML in chunks, where the looks at XML would not see it, and names with a prefix, whose elements nobody may pass by.
+def in_chunks(query, body, signed):
+    request = Request("POST" if "tagging" not in query else "PUT", "/objects" if "delete" in query else "/objects/kept", query=query)
+    request.payload = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" if signed else "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+    request.headers["x-amz-decoded-content-length"] = str(len(body))
+    request.headers["content-encoding"] = "aws-chunked"
+    if not signed:
+        request.headers["x-amz-trailer"] = "x-amz-checksum-crc32"
+    request.signed()
+    chunk = b";chunk-signature=" + b"0" * 64 if signed else b""
+    checksum = base64.b64encode(zlib.crc32(body).to_bytes(4, "big"))
+    end = b"" if signed else b"x-amz-checksum-crc32:" + checksum + b"\r\n"
+    request.body = b"%x%s\r\n%s\r\n0%s\r\n%s\r\n" % (len(body), chunk, body, chunk, end)
+    return request
+
+
+assert status(Request("PUT", "/objects/na", body=b"x").signed()) == 200
+assert status(Request("PUT", "/objects/kept", query={"tagging": ""}, body=b"<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>").signed()) == 200
+for key in [b"na", b"na<![CDATA[b]]>"]:
+    for signed in [False, True]:
+        body = b"<Delete><Object><Key>" + key + b"</Key></Object></Delete>"
+        check(f"{key} in chunks", in_chunks({"delete": ""}, body, signed), 501)
+check("tags in chunks", in_chunks({"tagging": ""}, b"<Tagging><TagSet/></Tagging>", False), 501)
+named = b' xmlns:s="http://s3.amazonaws.com/doc/2006-03-01/"'
+for body in [
+    b"<s:Delete%s><s:Object><s:Key>na</s:Key></s:Object></s:Delete>",
+    b"<Delete%s><s:Object><Key>na</Key></s:Object></Delete>",
+    b"<Delete%s><Object><Key>na</Key><s:ETag>other</s:ETag></Object></Delete>",
+    b"<Delete%s><Object><Key>na</Key></Object><s:Quiet>true</s:Quiet></Delete>",
+]:
+    request = Request("POST", "/objects", query={"delete": ""}, body=body % named).signed()
+    check("names with a prefix", request, 400)
+    assert b"<Code>MalformedXML</Code>" in talk(request.bytes()), body
+for body in [b"<s:Tagging%s><s:TagSet/></s:Tagging>", b"<Tagging%s><s:TagSet/></Tagging>", b"<Tagging%s><TagSet><s:Tag/></TagSet></Tagging>"]:
+    check("tags with a prefix", Request("PUT", "/objects/kept", query={"tagging": ""}, body=body % named).signed(), 400)
+assert status(Request("GET", "/objects/na").signed()) == 200
+assert b"<Key>a</Key>" in talk(Request("GET", "/objects/kept", query={"tagging": ""}).signed().bytes())
+assert status(Request("DELETE", "/objects/kept", query={"tagging": ""}).signed()) == 204
+body = b"<Delete%s><Object><Key>na</Key></Object></Delete>" % named
+check("a prefix that is not used", Request("POST", "/objects", query={"delete": ""}, body=body).signed(), 200)
+
 for source in ["objects/", "/objects/"]:
     check("a copy of nothing", Request("PUT", "/objects/copied", x_amz_copy_source=source).signed(), 400)
 
