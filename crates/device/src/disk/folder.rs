@@ -132,8 +132,7 @@ impl Folder {
         if let Some(entries) = self.index(number).filter(within) {
             return Ok(Ok(entries));
         }
-        let bounds = Bounds { base: 0, length, mark: number, is_reused: false };
-        let entries = match scan(&File::open(&path)?, bounds)? {
+        let entries = match self.scanned(number)? {
             Ok(entries) => entries,
             Err(version) => {
                 let path = path.display().to_string();
@@ -141,10 +140,23 @@ impl Folder {
             }
         };
         info!("{}: scanned segment {number}: {} records", self.name(), entries.len());
-        if !entries.is_empty() {
-            self.write_index(number, &entries)?;
+        // On a full disk its records can be read all the same.
+        if !entries.is_empty()
+            && let Err(error) = self.write_index(number, &entries)
+        {
+            let name = self.name();
+            warn!(
+                "{name}: cannot write the index of segment {number}: {error}; it is scanned whenever it is needed"
+            );
         }
         Ok(Ok(entries))
+    }
+
+    /// The records of a segment up to its last complete one; or the version of one that is later than this program's.
+    fn scanned(&self, number: u64) -> io::Result<Result<Vec<Entry>, u8>> {
+        let file = File::open(self.file(number, "seg"))?;
+        let length = file.metadata()?.len();
+        scan(&file, Bounds { base: 0, length, mark: number, is_reused: false })
     }
 
     fn unlink(&self, number: u64) {
@@ -256,7 +268,9 @@ impl Place for Folder {
 
     fn entries(&self, segment: u64) -> Vec<Listed> {
         let listed = |entry: Entry| Listed { location: entry.location(segment), key: entry.key };
-        self.index(segment).unwrap_or_default().into_iter().map(listed).collect()
+        let scanned = || self.scanned(segment).ok()?.ok();
+        let entries = self.index(segment).or_else(scanned).unwrap_or_default();
+        entries.into_iter().map(listed).collect()
     }
 
     fn remove(&self, segment: u64, _readers: Weak<Segment>) {

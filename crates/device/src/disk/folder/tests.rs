@@ -100,3 +100,28 @@ fn the_owner_in_the_marker_decides_from_then_on() {
     let why = open(root.path(), Some("a")).err().unwrap();
     assert!(why.contains("is damaged") && why.contains("copies only"), "{why}");
 }
+
+/// A segment whose writer ended before it was sealed, at a start on a full disk: a folder of the temporary file's name keeps the
+/// index from being written, as a full disk does. The segment was removed as one that cannot be read.
+#[test]
+fn a_segment_whose_index_cannot_be_written_is_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("device");
+    let opened = open(&folder, None).unwrap();
+    let (size, etag) = (4, "0123456789abcdef0123456789abcdef".into());
+    let attributes = origin::Attributes::default();
+    let metadata = origin::Metadata { size, etag, modified_unix_us: 1, attributes };
+    let key = ground::Key::from(b"key".as_slice());
+    let mut record = crate::disk::record::head(1, &key, &metadata.encode(), b"data");
+    record.extend_from_slice(b"data");
+    fs::write(folder.join("00000001.seg"), &record).unwrap();
+    fs::create_dir(folder.join("00000001.tmp")).unwrap();
+    for _ in 0..2 {
+        let found = opened.find().unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].number, found[0].records.len()), (1, 1));
+        assert_eq!(opened.entries(1)[0].key, key);
+    }
+    assert_eq!(fs::read(folder.join("00000001.seg")).unwrap(), record);
+    assert!(!folder.join("00000001.idx").exists());
+}
