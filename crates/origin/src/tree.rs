@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use ground::origin::{OriginId, Verdict};
-use rustix::fs::Access as Permission;
+use rustix::fs::{Access as Permission, StatVfs};
 use tracing::{info, warn};
 
 use super::error::{Error, OpenError};
@@ -67,6 +67,15 @@ fn is_read_only(error: &OpenError) -> bool {
 /// Whether a folder's lock could not even be looked at.
 fn has_no_lock(error: &OpenError) -> bool {
     matches!(error.of_file(), Some(io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied))
+}
+
+/// What a file system has no more of. Those that do not count files say that they have none in all.
+fn lacks(room: &StatVfs) -> Option<&'static str> {
+    match (room.f_bavail, room.f_files, room.f_favail) {
+        (0, ..) => Some("space"),
+        (_, 1.., 0) => Some("inodes"),
+        _ => None,
+    }
 }
 
 impl Tree {
@@ -248,7 +257,10 @@ impl Tree {
         let tmp = self.root.join("tmp");
         match rustix::fs::access(&tmp, Permission::WRITE_OK) {
             Err(rustix::io::Errno::ROFS) => Some(format!("{} is read-only", tmp.display())),
-            _ => None,
+            _ => {
+                let full = rustix::fs::statvfs(&tmp).ok().as_ref().and_then(lacks)?;
+                Some(format!("the file system of {} has no {full} left", tmp.display()))
+            }
         }
     }
 
@@ -265,5 +277,24 @@ impl Tree {
     pub fn temporary(&self) -> Result<Temporary, Error> {
         let writable = self.writable()?;
         Temporary::create(self.temporary_path(&writable.entered))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_space_or_inodes_lacks_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = rustix::fs::statvfs(folder.path()).unwrap();
+        let with =
+            |f_bavail, f_files, f_favail| lacks(&StatVfs { f_bavail, f_files, f_favail, ..room });
+        assert_eq!(with(1, 1, 1), None);
+        assert_eq!(with(0, 1, 1), Some("space"));
+        assert_eq!(with(0, 0, 0), Some("space"));
+        assert_eq!(with(1, 1, 0), Some("inodes"));
+        // As btrfs says.
+        assert_eq!(with(1, 0, 0), None);
     }
 }
