@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use ground::with_causes;
 use record::{file, read_roots};
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ServerConfig};
@@ -31,6 +31,8 @@ pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
     ca: Option<PathBuf>,
+    /// The files when they were read at the start.
+    opened: [Option<Stamp>; 3],
     current: ArcSwap<ServerConfig>,
 }
 
@@ -70,17 +72,19 @@ impl Tls {
     ///
     /// If one cannot be read or used, they do not fit each other, or others than its owner may read the key.
     pub fn open(certificate: &Path, key: &Path, ca: Option<&Path>) -> Result<Arc<Tls>, Error> {
+        // Before they are read, so that a change meanwhile, or before they are looked at again, is seen.
+        let opened = stamps([Some(certificate), Some(key), ca]);
         let current = ArcSwap::new(read(certificate, key, ca)?);
         let (certificate, key, ca) =
             (certificate.to_owned(), key.to_owned(), ca.map(Path::to_owned));
-        Ok(Arc::new(Tls { certificate, key, ca, current }))
+        Ok(Arc::new(Tls { certificate, key, ca, opened, current }))
     }
 
     /// Reads the files again whenever they change; never returns. Files that cannot be used leave the
     /// certificate as it was, with a warning. Connections that are open keep theirs.
     pub async fn keep_current(self: Arc<Self>) {
         let look = || stamps([Some(&*self.certificate), Some(&*self.key), self.ca.as_deref()]);
-        let mut seen = look();
+        let mut seen = self.opened;
         loop {
             tokio::time::sleep(LOOK).await;
             let now = look();
@@ -207,9 +211,21 @@ type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 fn pair(certificate: &Path, key: &Path) -> Result<Pair, Error> {
     let text = file::read(certificate, file::PEM_BYTES_MAX).map_err(unusable(certificate))?;
     let chain = CertificateDer::pem_slice_iter(&text);
-    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(unusable(certificate))?;
+    let chain = chain.collect::<Result<Vec<_>, _>>().map_err(in_words);
+    let chain = chain.map_err(unusable(certificate))?;
     let secret = file::read_private(key, file::PEM_BYTES_MAX, 0o077);
     let secret = secret.map_err(unusable(key))?;
-    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(unusable(key))?;
+    let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(in_words).map_err(unusable(key))?;
     Ok((chain, secret))
+}
+
+/// An error of a file in PEM format; the library has the label of what is cut off as numbers.
+fn in_words(error: pem::Error) -> Box<dyn std::error::Error + Send + Sync> {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            let label = String::from_utf8_lossy(&end_marker).into_owned();
+            format!("the file ends before `-----END {label}-----`").into()
+        }
+        error => error.into(),
+    }
 }
