@@ -8,8 +8,7 @@ use ground::Key;
 use origin::{Error, Listed, Origin};
 use tracing::{info, warn};
 
-use super::kept_parts::{MADE, named_mark};
-use super::multipart::{BEGUN, PARTS, decoded, remove};
+use super::multipart::{BEGUN, MADE, PARTS, decoded, named_mark, remove};
 
 /// How often to look: a listing of all uploads' keys.
 const EVERY: Duration = Duration::from_secs(3600);

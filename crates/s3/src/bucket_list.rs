@@ -14,7 +14,7 @@ use super::messages::error;
 const BUCKETS_MAX: i32 = 10_000;
 
 /// What a request wants of the list.
-struct Wanted<'a> {
+struct BucketQuery<'a> {
     prefix: &'a str,
     /// The name after which the page begins: the token of the page before.
     after: Option<&'a str>,
@@ -22,7 +22,10 @@ struct Wanted<'a> {
 }
 
 /// The names on a page, in order, and whether more follow.
-fn page_of<'a>(names: impl Iterator<Item = &'a str>, wanted: &Wanted<'_>) -> (Vec<&'a str>, bool) {
+fn page_of<'a>(
+    names: impl Iterator<Item = &'a str>,
+    wanted: &BucketQuery<'_>,
+) -> (Vec<&'a str>, bool) {
     let is_wanted = |name: &&str| {
         name.starts_with(wanted.prefix) && wanted.after.is_none_or(|after| *name > after)
     };
@@ -49,7 +52,7 @@ impl Inner {
         let may = |name: &str| shown.as_ref().is_some_and(|key| key.allows(name, Level::Read));
         let is_here = input.bucket_region.as_ref().is_none_or(|region| *region == self.region);
         let names = self.buckets.iter().map(|bucket| bucket.name.as_str());
-        let wanted = Wanted {
+        let wanted = BucketQuery {
             prefix: input.prefix.as_deref().unwrap_or(""),
             after: input.continuation_token.as_deref(),
             max: input.max_buckets.and_then(|max| usize::try_from(max).ok()),
@@ -62,7 +65,6 @@ impl Inner {
             name: Some((*name).to_owned()),
             creation_date: Some(Timestamp::from(created)),
             bucket_region: Some(self.region.clone()),
-            ..Bucket::default()
         };
         Ok(S3Response::new(ListBucketsOutput {
             buckets: Some(names.iter().map(bucket).collect()),
@@ -88,7 +90,7 @@ mod tests {
         ) {
             let (mut all, mut after) = (Vec::new(), None);
             loop {
-                let wanted = Wanted { prefix: &prefix, after: after.as_deref(), max: Some(max) };
+                let wanted = BucketQuery { prefix: &prefix, after: after.as_deref(), max: Some(max) };
                 // In any order, as in the configuration.
                 let (page, more) = page_of(names.iter().rev().map(String::as_str), &wanted);
                 prop_assert!(page.len() <= max && (!more || page.len() == max));
@@ -100,7 +102,7 @@ mod tests {
             }
             let expected: Vec<_> = names.iter().filter(|name| name.starts_with(&prefix)).cloned().collect();
             prop_assert_eq!(&all, &expected);
-            let whole = Wanted { prefix: &prefix, after: None, max: None };
+            let whole = BucketQuery { prefix: &prefix, after: None, max: None };
             let (page, more) = page_of(names.iter().map(String::as_str), &whole);
             prop_assert_eq!((page, more), (expected.iter().map(String::as_str).collect(), false));
         }

@@ -69,7 +69,7 @@ impl Stated {
 
 impl Stated {
     /// The checksum of the whole that is stated, in full.
-    pub fn whole(&self) -> Checksum {
+    pub fn whole_checksum(&self) -> Checksum {
         let mut checksum = Checksum::default();
         if let Some(WholeChecksum::Full(of, text) | WholeChecksum::Composite(of, text)) =
             &self.whole

@@ -22,8 +22,9 @@ use super::kept_parts::{KeptParts, PARTS_MAX};
 use super::messages::{INVALID_PART, MALFORMED_XML, PART_ORDER, TOO_SMALL, error};
 use super::multipart::{begun_key, remove};
 use super::objects::{Sent, lane_of};
+use super::parameters::check_number;
 use super::upload_checksum::{UploadChecksum, single};
-use super::upload_parts::{UploadedPart, check_number};
+use super::upload_parts::UploadedPart;
 use super::{Inner, headers, repeated};
 use wire::lane::ThreadRecorder;
 
@@ -160,7 +161,7 @@ impl Completion {
         let kind = kind
             .or(agreed.filter(|it| Some(it.algorithm) == stated_of).map(UploadChecksum::kind_text));
         let mut stated = Stated::new(unverified, whole, kind)?;
-        let computed = upload.and_then(|upload| parts.whole(upload));
+        let computed = upload.and_then(|upload| parts.checksum_of_object(upload));
         let checksum = match computed {
             Some(computed) => {
                 if let Some(of) = stated_of
@@ -170,7 +171,7 @@ impl Completion {
                 }
                 computed
             }
-            None if agreed.is_none() || agreed == alone => stated.whole(),
+            None if agreed.is_none() || agreed == alone => stated.whole_checksum(),
             None => Checksum::default(),
         };
         Ok(Completion { parts, checksum, stated })
@@ -230,7 +231,9 @@ impl Inner {
             Ok(output) => output,
             // Another request may have completed it.
             Err(error) => match self.made_by(&lane, &whole, &mark).await {
-                Some(made) if *error.code() != S3ErrorCode::BadDigest => output_of(made),
+                Some(made) if *error.code() != S3ErrorCode::BadDigest => {
+                    output_of(made.e_tag, made.checksum)
+                }
                 _ => return Err(error),
             },
         };
@@ -288,12 +291,12 @@ impl Inner {
         self.within_timeout(origin.delete(&begun_key(&upload)?)).await?;
         let rest = self.objects_of(&upload).await?;
         tokio::spawn(async move { remove(&origin, rest).await });
-        Ok(output_of((e_tag, completion.checksum)))
+        Ok(output_of(e_tag, completion.checksum))
     }
 }
 
 /// The reply about an object that was made.
-fn output_of((e_tag, checksum): (ETag, Checksum)) -> CompleteMultipartUploadOutput {
+fn output_of(e_tag: ETag, checksum: Checksum) -> CompleteMultipartUploadOutput {
     CompleteMultipartUploadOutput {
         e_tag: Some(e_tag),
         checksum_crc32: checksum.checksum_crc32,

@@ -1,11 +1,6 @@
 //! The parts of an object that was uploaded in parts: their sizes, and their checksums.
 //!
-//! They are part of the object's metadata, so that every tier has them with the object, as long as they are short. Longer ones
-//! (10,000 parts with SHA-256 take 430 KB, and an S3 store behind takes 2 KB of metadata) are an object of their own in the
-//! origin, below [`MADE`], which the metadata names; it never changes, and is removed once the object does not name it any more
-//! ([`abandoned`](super::abandoned)).
-//!
-//! The text: runs of sizes (`3*8388608,17`), and, if there are checksums, `;`, their algorithm, `;`, and all of them in base64,
+//! The text that is kept ([`part_lists`](super::part_lists) says where): runs of sizes (`3*8388608,17`), and, if there are checksums, `;`, their algorithm, `;`, and all of them in base64,
 //! one after another.
 
 use std::collections::VecDeque;
@@ -15,30 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use bytes::Bytes;
-use ground::Key;
-use origin::{Attributes, Error, SingleChunk};
-use s3s::S3Result;
 use s3s::dto::Checksum;
 
-use super::Inner;
 use super::asked::sum_bytes;
 use super::checksums::{ALGORITHMS, set_value};
-use super::errors::of_origin;
-use super::headers;
-use super::multipart::encoded;
 use super::upload_checksum::UploadChecksum;
-use store::Version;
 
-/// How the keys begin of the objects that have the parts of others.
-pub const MADE: &str = "!s3/made/";
 /// The most parts of an object.
 pub const PARTS_MAX: usize = 10_000;
-/// The most bytes of names and values of an object's metadata, with its parts. An S3 store takes 2 KiB, of which the rest is for
-/// tags that come later, and for what is kept with every object.
-const INLINE_BYTES_MAX: usize = 1024;
-/// The longest text: 10,000 sizes of 20 digits, and checksums of 32 bytes.
-const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Objects whose parts are remembered: a client that reads part after part asks for them each time.
 const REMEMBERED: usize = 16;
 
@@ -76,7 +55,7 @@ impl KeptParts {
     }
 
     /// The bytes of all.
-    fn size(&self) -> Option<u64> {
+    pub fn size(&self) -> Option<u64> {
         self.sizes.iter().try_fold(0_u64, |sum, size| sum.checked_add(*size))
     }
 
@@ -99,11 +78,11 @@ impl KeptParts {
 
     /// The checksum of all bytes, if it follows from those of the parts.
     pub fn full(&self) -> Option<Checksum> {
-        self.whole(UploadChecksum { algorithm: self.algorithm?, is_composite: false })
+        self.checksum_of_object(UploadChecksum { algorithm: self.algorithm?, is_composite: false })
     }
 
     /// The checksum of the object, if it follows from those of the parts.
-    pub fn whole(&self, upload: UploadChecksum) -> Option<Checksum> {
+    pub fn checksum_of_object(&self, upload: UploadChecksum) -> Option<Checksum> {
         if self.algorithm != Some(upload.algorithm) {
             return None;
         }
@@ -112,7 +91,8 @@ impl KeptParts {
         upload.of_parts(parts?.into_iter())
     }
 
-    fn text(&self) -> String {
+    /// The text that [`KeptParts::of_text`] reads.
+    pub fn text(&self) -> String {
         let mut text = String::new();
         for (at, run) in self.sizes.chunk_by(|a, b| a == b).enumerate() {
             let before = if at == 0 { "" } else { "," };
@@ -127,7 +107,7 @@ impl KeptParts {
 
     /// What [`KeptParts::text`] has written; `None` for another text, or for parts of an object of another size. (Any tool can write
     /// such metadata.)
-    fn of_text(text: &str, object_bytes: u64) -> Option<KeptParts> {
+    pub fn of_text(text: &str, object_bytes: u64) -> Option<KeptParts> {
         let (runs, sums) = text.split_once(';').map_or((text, None), |(a, b)| (a, Some(b)));
         let mut sizes = Vec::new();
         for run in runs.split(',') {
@@ -157,93 +137,19 @@ impl KeptParts {
 pub struct Remembered(Mutex<VecDeque<(String, Arc<KeptParts>)>>);
 
 impl Remembered {
-    fn get(&self, name: &str) -> Option<Arc<KeptParts>> {
+    /// The parts of a name.
+    pub fn get(&self, name: &str) -> Option<Arc<KeptParts>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|(of, _)| of == name).map(|(_, parts)| parts.clone())
     }
 
-    fn put(&self, name: &str, parts: Arc<KeptParts>) {
+    /// Remembers the parts of a name, and forgets those of the one that was remembered longest ago.
+    pub fn put(&self, name: &str, parts: Arc<KeptParts>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push_back((name.to_owned(), parts));
         if all.len() > REMEMBERED {
             all.pop_front();
         }
-    }
-}
-
-/// The key of the object with the parts that a completion with this mark named.
-fn made_key(mark: &str) -> Key {
-    Key::from(format!("{MADE}{mark}").into_bytes())
-}
-
-/// The mark of the completion that an object's metadata name.
-pub fn named_mark(attributes: &Attributes) -> Option<&str> {
-    let name = headers::parts(attributes)?.strip_prefix('@')?;
-    let plain = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    plain.then_some(name)
-}
-
-impl Inner {
-    /// Keeps the parts of an object with its attributes, or in an object of their own, which they name then. That is written before
-    /// the object, and stays if the object is not written: another completion with the same parts may have made it.
-    pub(super) async fn keep_parts(
-        &self,
-        key: &Key,
-        mark: &str,
-        parts: &KeptParts,
-        attributes: &mut Attributes,
-    ) -> S3Result<()> {
-        let text = parts.text();
-        let rest: usize =
-            attributes.user.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if rest + text.len() <= INLINE_BYTES_MAX {
-            headers::keep_parts(attributes, &text);
-            return Ok(());
-        }
-        let user = vec![("key".to_owned(), encoded(&String::from_utf8_lossy(key)))];
-        let named = Attributes { content_type: None, user };
-        let mut body = SingleChunk::new(Bytes::from(text));
-        self.keep(&made_key(mark), named, &mut body).await?;
-        headers::keep_parts(attributes, &format!("@{mark}"));
-        Ok(())
-    }
-
-    /// The parts of an object; `None` if it was not uploaded in parts, or they are not kept.
-    ///
-    /// # Errors
-    ///
-    /// If the origin cannot be read.
-    pub(super) async fn parts_of(&self, version: &Version) -> S3Result<Option<Arc<KeptParts>>> {
-        let Some(text) = headers::parts(&version.attributes) else { return Ok(None) };
-        let Some(mark) = named_mark(&version.attributes) else {
-            return Ok(KeptParts::of_text(text, version.size).map(Arc::new));
-        };
-        if let Some(parts) = self.remembered.get(mark) {
-            return Ok(Some(parts).filter(|parts| parts.size() == Some(version.size)));
-        }
-        let Some(text) = self.made_text(mark).await? else { return Ok(None) };
-        let Some(parts) = KeptParts::of_text(&text, version.size).map(Arc::new) else {
-            return Ok(None);
-        };
-        self.remembered.put(mark, parts.clone());
-        Ok(Some(parts))
-    }
-
-    async fn made_text(&self, mark: &str) -> S3Result<Option<String>> {
-        let key = made_key(mark);
-        let reading = async {
-            let Some(found) = self.store.origin().get(&key, None).await? else { return Ok(None) };
-            let (mut body, mut text) = (found.body, Vec::new());
-            while let Some(piece) = body.next().await {
-                text.extend_from_slice(&piece?);
-                if text.len() > TEXT_BYTES_MAX {
-                    return Ok(None);
-                }
-            }
-            Ok::<_, Error>(String::from_utf8(text).ok())
-        };
-        let read = origin::within(self.timeout, "a request", reading).await;
-        read.map_err(|error| of_origin(&error))
     }
 }
 
@@ -284,20 +190,6 @@ mod tests {
             ("-1", 0),
         ] {
             assert_eq!(KeptParts::of_text(text, size), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn only_marks_are_names() {
-        let named = |text: &str| {
-            let mut attributes = Attributes::default();
-            headers::keep_parts(&mut attributes, text);
-            named_mark(&attributes).map(str::to_owned)
-        };
-        let id = "0123456789abcdef0123456789abcdef";
-        assert_eq!(named(&format!("@{id}")).as_deref(), Some(id));
-        for other in ["5,3", "@", "@../../x", &format!("@{id}0"), id] {
-            assert_eq!(named(other), None, "{other}");
         }
     }
 

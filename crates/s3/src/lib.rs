@@ -31,6 +31,7 @@ mod multipart;
 mod objects;
 mod operations;
 mod parameters;
+mod part_lists;
 mod part_reads;
 mod payload;
 mod puts;

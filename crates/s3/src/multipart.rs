@@ -40,6 +40,8 @@ pub const HIDDEN: &[u8] = b"!s3/";
 pub const BEGUN: &str = "!s3/begun/";
 /// How the keys of its parts begin.
 pub const PARTS: &str = "!s3/parts/";
+/// How the keys begin of the objects that have the parts of others.
+pub const MADE: &str = "!s3/made/";
 /// Requests to the origin at a time, while parts are removed.
 const PARALLEL: usize = 16;
 /// The largest description of an upload.
@@ -48,6 +50,13 @@ const BEGUN_BYTES_MAX: usize = 64 << 10;
 /// Whether a key is one of a part's.
 pub fn is_hidden(key: &[u8]) -> bool {
     key.starts_with(HIDDEN)
+}
+
+/// The mark of the completion that an object's metadata name.
+pub fn named_mark(attributes: &Attributes) -> Option<&str> {
+    let name = headers::parts(attributes)?.strip_prefix('@')?;
+    let plain = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then_some(name)
 }
 
 /// What an upload will make.
@@ -249,5 +258,19 @@ mod tests {
         }
         // As earlier versions wrote it.
         assert_eq!(decoded("gr%C3%B6%C3%9Fe"), "größe");
+    }
+
+    #[test]
+    fn only_marks_are_names() {
+        let named = |text: &str| {
+            let mut attributes = Attributes::default();
+            headers::keep_parts(&mut attributes, text);
+            named_mark(&attributes).map(str::to_owned)
+        };
+        let id = "0123456789abcdef0123456789abcdef";
+        assert_eq!(named(&format!("@{id}")).as_deref(), Some(id));
+        for other in ["5,3", "@", "@../../x", &format!("@{id}0"), id] {
+            assert_eq!(named(other), None, "{other}");
+        }
     }
 }

@@ -7,7 +7,8 @@ use http::header::{
 use percent_encoding::percent_decode_str;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
-use super::upload_parts::check_number;
+use super::kept_parts::PARTS_MAX;
+use super::messages::PART_NUMBER;
 
 /// Parameters that set a header of the reply.
 const OVERRIDES: [(&str, HeaderName); 6] = [
@@ -30,6 +31,18 @@ pub fn part(number: Option<i32>, has_range: bool) -> S3Result<()> {
         return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
     }
     check_number(number)
+}
+
+/// Refuses what cannot be the number of a part.
+///
+/// # Errors
+///
+/// `InvalidArgument`.
+pub fn check_number(number: i32) -> S3Result<()> {
+    if usize::try_from(number).is_ok_and(|number| (1..=PARTS_MAX).contains(&number)) {
+        return Ok(());
+    }
+    Err(S3Error::with_message(S3ErrorCode::InvalidArgument, PART_NUMBER))
 }
 
 /// The headers that a query sets. What cannot be the value of a header is passed by.

@@ -27,6 +27,14 @@ pub fn mark(upload: &str, parts: &[CompletedPart]) -> String {
     hex::encode(&hash.as_ref()[..16])
 }
 
+/// An object that a completion made.
+pub struct MadeObject {
+    /// As clients see it.
+    pub e_tag: ETag,
+    /// What was kept with it.
+    pub checksum: Checksum,
+}
+
 impl Inner {
     /// The etag of an object and its checksum, if the upload and the parts with this mark made it.
     pub(super) async fn made_by(
@@ -34,10 +42,11 @@ impl Inner {
         lane: &Arc<ThreadRecorder>,
         key: &Key,
         mark: &str,
-    ) -> Option<(ETag, Checksum)> {
+    ) -> Option<MadeObject> {
         let answer = self.look(lane, key).await.ok()?;
         let made = headers::mark(&answer.version.attributes)? == mark;
-        made.then(|| (answer.e_tag(), headers::checksums(&answer.version.attributes)))
+        let checksum = headers::checksums(&answer.version.attributes);
+        made.then(|| MadeObject { e_tag: answer.e_tag(), checksum })
     }
 }
 

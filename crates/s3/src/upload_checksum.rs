@@ -36,7 +36,7 @@ struct Polynomial {
 }
 
 impl Polynomial {
-    fn of(algorithm: &str) -> Option<Polynomial> {
+    fn of_algorithm(algorithm: &str) -> Option<Polynomial> {
         match algorithm {
             "crc32" => Some(Polynomial { bits: 32, terms: 0xedb8_8320 }),
             "crc32c" => Some(Polynomial { bits: 32, terms: 0x82f6_3b78 }),
@@ -110,7 +110,7 @@ impl UploadChecksum {
         let fits = if is_composite {
             algorithm != "crc64nvme"
         } else {
-            Polynomial::of(algorithm).is_some()
+            Polynomial::of_algorithm(algorithm).is_some()
         };
         if !fits {
             let kind = if is_composite { "COMPOSITE" } else { "FULL_OBJECT" };
@@ -190,7 +190,7 @@ impl UploadChecksum {
     }
 
     fn full<'a>(self, parts: impl Iterator<Item = (u64, &'a [u8])>) -> Option<Vec<u8>> {
-        let polynomial = Polynomial::of(self.algorithm)?;
+        let polynomial = Polynomial::of_algorithm(self.algorithm)?;
         let bytes = sum_bytes(self.algorithm)?;
         // The checksum of nothing is 0.
         let (mut whole, mut of_size) = (0, (0, polynomial.power_of_bytes(0)));

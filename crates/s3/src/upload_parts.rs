@@ -15,15 +15,16 @@ use s3s::dto::{
     Checksum, CopyPartResult, ETag, ListPartsInput, ListPartsOutput, Part, StorageClass,
     UploadPartCopyInput, UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
 };
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::asked::copied_range;
 use super::checksums::{ALGORITHMS, claimed, hasher, set_value, value};
 use super::kept_parts::PARTS_MAX;
 use super::listing::{max_of, not_negative, time};
-use super::messages::{PART_NUMBER, error};
+use super::messages::error;
 use super::multipart::PARTS;
 use super::objects::{Sent, Upload};
+use super::parameters::check_number;
 use super::upload_checksum::{UploadChecksum, decode};
 use super::{Inner, headers};
 use wire::body;
@@ -380,18 +381,6 @@ fn part_listed(part: &UploadedPart) -> Part {
         checksum_sha1: checksum.checksum_sha1,
         checksum_sha256: checksum.checksum_sha256,
     }
-}
-
-/// Refuses what cannot be the number of a part.
-///
-/// # Errors
-///
-/// `InvalidArgument`.
-pub fn check_number(number: i32) -> S3Result<()> {
-    if usize::try_from(number).is_ok_and(|number| (1..=PARTS_MAX).contains(&number)) {
-        return Ok(());
-    }
-    Err(S3Error::with_message(S3ErrorCode::InvalidArgument, PART_NUMBER))
 }
 
 #[cfg(test)]

@@ -189,21 +189,19 @@ impl Thread {
             }
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                client.drained = true;
-                return;
+                return client.drained = true;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 return self.read_again(place);
             }
             Err(_) => return self.close_client(place),
         };
-        let more = count == scratch.len() || client.hung_up;
-        client.drained = !more;
-        if client.ending {
-            // Nothing that it sends counts any more.
-            if more {
-                self.read_again(place);
-            }
+        client.drained = count < scratch.len() && !client.hung_up;
+        let more = !client.drained;
+        // Nothing that it sends counts any more.
+        if client.ending && more {
+            return self.read_again(place);
+        } else if client.ending {
             return;
         }
         // Further bytes of a line that has begun do not count: a request whose line comes byte by
