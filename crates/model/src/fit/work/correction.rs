@@ -159,8 +159,9 @@ pub(super) fn done_again(
             }
         }
         again.means.push(sum / f64::max(count, 1.0));
-        let ends = replay(kind, &line.arrivals, &works, &kind.places(line));
-        let read = line.arrivals.iter().zip(ends).map(|(arrival, end)| {
+        let arrivals = line.ticks.arrivals(&line.arrivals, random);
+        let ends = replay(kind, &arrivals, &works, &kind.places(line));
+        let read = arrivals.iter().zip(ends).map(|(arrival, end)| {
             let beyond =
                 if outside.cv > 0.0 { outside.beyond(random.sample(StandardNormal)) } else { 0.0 };
             line.ticks.read(*arrival, (end + outside.mean + beyond).max(*arrival))

@@ -37,8 +37,10 @@ const STEPS: i32 = 5;
 /// The distance of times outside, in ticks and in median responses: the lesser.
 const STEP_TICKS: f64 = 0.1;
 const STEP_RESPONSES: f64 = 0.05;
-/// How often times outside are tried about a better one.
-const ROUNDS: usize = 2;
+/// How often times outside are tried about a better one, and how near to the middle of them the best must be, in steps: differences are a
+/// straight line of the time outside only nearby.
+const ROUNDS: usize = 3;
+const NEAR_STEPS: f64 = 0.75;
 /// Points of a kind, over so many standard deviations to either side.
 const POINTS: i32 = 9;
 const REACH: f64 = 2.4;
@@ -144,12 +146,12 @@ fn best_of(part: &Judge, kind: &Point, reach: Reach, step: f64) -> Option<BestOu
         let now = fitted(kind.kind, &tried, degrees)?;
         let (first, last) = (tried.first()?.0, tried.last()?.0);
         let outside = now.outside.clamp(low, high);
-        let is_inside = (first - step..=last + step).contains(&outside);
+        let is_near = (outside - middle).abs() <= NEAR_STEPS * step;
         // Not further than the line is known to.
         let outside = outside.clamp(first - step, last + step).clamp(low, high);
         middle = outside;
         found = Some(BestOutside { outside, ..now });
-        if is_inside {
+        if is_near {
             break;
         }
     }
