@@ -581,3 +581,7 @@ mod services_tests;
 #[cfg(test)]
 #[path = "dialects_tests.rs"]
 mod dialects_tests;
+
+#[cfg(test)]
+#[path = "clouds_tests.rs"]
+mod clouds_tests;

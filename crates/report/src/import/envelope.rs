@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 
+use super::spans::Spans;
+
 /// Lines by which an envelope is found.
 const LINES: usize = 200;
 /// The longest line with its envelope, bytes: Docker cuts at 16 KiB, which escapes may make six times as long.
@@ -49,6 +51,8 @@ enum Kind {
     Compose,
     /// `[{…}, {…}]`
     Array,
+    /// `{"resourceSpans":[{"scopeSpans":[{"spans":[{…}]}]}]}`
+    Spans,
 }
 
 /// Who writes lines into a member of a JSON object.
@@ -101,6 +105,9 @@ impl Envelope {
         if begin.first() == Some(&b'[') && begin[1..].trim_ascii_start().first() == Some(&b'{') {
             return Some(Envelope { kind: Kind::Array, only: None });
         }
+        if Spans::begin(begin) {
+            return Some(Envelope { kind: Kind::Spans, only: None });
+        }
         let text = String::from_utf8_lossy(head);
         let mut lines: Vec<&str> =
             text.lines().filter(|line| !line.trim().is_empty()).take(LINES).collect();
@@ -130,7 +137,7 @@ impl Envelope {
     /// Whether nothing but an envelope begins so. A time may also be the first word of a format.
     pub fn is_sure(&self) -> bool {
         match self.kind {
-            Kind::Container | Kind::Syslog | Kind::Array => true,
+            Kind::Container | Kind::Syslog | Kind::Array | Kind::Spans => true,
             Kind::Member(collector) => collector.is_sure,
             Kind::Stamped | Kind::Pod | Kind::Compose => false,
         }
@@ -146,6 +153,7 @@ impl Envelope {
             Kind::Pod => "lines behind a pod's name (kubectl logs --prefix)",
             Kind::Compose => "lines behind a container's name (docker compose logs)",
             Kind::Array => "an array of JSON objects",
+            Kind::Spans => "batches of OpenTelemetry's spans",
         };
         match &self.only {
             Some(only) => format!("{name}, {}", super::excerpt::excerpt(only)),
@@ -166,7 +174,7 @@ impl Envelope {
 impl Kind {
     fn content<'a>(self, line: &'a str) -> Option<Content<'a>> {
         match self {
-            Kind::Array => None,
+            Kind::Array | Kind::Spans => None,
             Kind::Container => {
                 let (time, rest) = line.split_once(' ')?;
                 let (stream, rest) = rest.split_once(' ')?;
@@ -311,6 +319,7 @@ pub(super) struct Unwrapped {
     /// The parts so far of a line that was divided.
     joined: String,
     array: Array,
+    spans: Spans,
     /// Lines of other programs or streams.
     left_out: Arc<AtomicU64>,
 }
@@ -364,6 +373,7 @@ impl Unwrapped {
             line: Vec::new(),
             joined: String::new(),
             array: Array::default(),
+            spans: Spans::default(),
             left_out,
         }
     }
@@ -372,10 +382,13 @@ impl Unwrapped {
     fn fill(&mut self) -> io::Result<bool> {
         self.out.clear();
         self.read = 0;
-        if self.envelope.kind == Kind::Array {
+        if matches!(self.envelope.kind, Kind::Array | Kind::Spans) {
             let bytes = self.input.fill_buf()?;
             let count = bytes.len();
-            bytes.iter().for_each(|byte| self.array.push(*byte, &mut self.out));
+            match self.envelope.kind {
+                Kind::Spans => bytes.iter().for_each(|b| self.spans.push(*b, &mut self.out)),
+                _ => bytes.iter().for_each(|byte| self.array.push(*byte, &mut self.out)),
+            }
             self.input.consume(count);
             return Ok(count > 0);
         }

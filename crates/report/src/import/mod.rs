@@ -25,6 +25,7 @@ mod prometheus;
 mod sense;
 mod shown;
 mod source;
+mod spans;
 mod split;
 mod spread;
 mod steps;

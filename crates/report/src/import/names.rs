@@ -370,12 +370,14 @@ pub(super) fn unknown_of<'a>(names: impl Iterator<Item = &'a str>) -> &'static s
 
 /// The columns of a service's own log by what its values are called. A start and an end without a duration are both used; else the
 /// stamp whose name says its side, else one whose name does not.
+/// `time`: where the stamp stands without a name; else empty.
 pub(super) fn by_words<'a>(
     name: &str,
     shape: Shape,
+    time: Vec<Column>,
     names: impl Iterator<Item = &'a str>,
 ) -> Option<Layout> {
-    let mut columns: Vec<Column> = Vec::new();
+    let mut columns = time;
     for (column, _) in names.filter_map(by_word) {
         if columns.iter().all(|c| c.role != column.role) {
             columns.push(column);
@@ -490,22 +492,27 @@ mod tests {
     #[test]
     fn names_of_services_are_understood() {
         let names = ["@timestamp", "durationMs", "http.status_code", "url", "bytes_sent", "other"];
-        let layout = by_words("x", Shape::Json, names.into_iter()).unwrap();
+        let layout = by_words("x", Shape::Json, Vec::new(), names.into_iter()).unwrap();
         assert_eq!(
             roles(&layout),
             [Role::Stamp, Role::Response, Role::Status, Role::Path, Role::Bytes]
         );
         assert_eq!((layout.columns[1].unit, layout.side), (Some(Unit::Millis), None));
         let layout =
-            by_words("x", Shape::Json, ["start_time", "end_time", "t"].into_iter()).unwrap();
+            by_words("x", Shape::Json, Vec::new(), ["start_time", "end_time", "t"].into_iter())
+                .unwrap();
         assert!(layout.has_both_ends() && !layout.has(Role::Stamp));
-        let layout = by_words("x", Shape::Json, ["start_time", "latency_us"].into_iter()).unwrap();
+        let layout =
+            by_words("x", Shape::Json, Vec::new(), ["start_time", "latency_us"].into_iter())
+                .unwrap();
         assert_eq!(
             (roles(&layout), layout.side),
             (vec![Role::Stamp, Role::Response], Some(Side::Start))
         );
-        assert!(by_words("x", Shape::Json, ["time", "status"].into_iter()).is_none());
-        assert!(by_words("x", Shape::Json, ["status", "duration"].into_iter()).is_none());
+        assert!(by_words("x", Shape::Json, Vec::new(), ["time", "status"].into_iter()).is_none());
+        assert!(
+            by_words("x", Shape::Json, Vec::new(), ["status", "duration"].into_iter()).is_none()
+        );
     }
 
     #[test]

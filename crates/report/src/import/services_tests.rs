@@ -15,7 +15,7 @@ fn read_of(line: impl Fn(u64, u64) -> String) -> Result<Log, String> {
 
 /// That a log has the durations of the service to a tick, at the ends of requests to another, in a format of this name whose stamps are
 /// of this side.
-fn is_service(read: &Log, name: &str, stamp: &str, tick: u64, clock: u64) {
+pub(super) fn is_service(read: &Log, name: &str, stamp: &str, tick: u64, clock: u64) {
     let expected = service(5, 800);
     let file = &read.files[0];
     assert!(file.format.contains(name), "{}", file.format);

@@ -148,13 +148,23 @@ pub(super) fn member(
     }
     for (at, _) in path.match_indices('.') {
         let (first, rest) = path.split_at(at);
-        if let Some(serde_json::Value::Object(inner)) = object.get(first)
-            && let Some(found) = member(inner, rest.trim_start_matches('.'))
-        {
-            return Some(found);
+        let rest = rest.trim_start_matches('.');
+        let found = match object.get(first) {
+            Some(serde_json::Value::Object(inner)) => member(inner, rest),
+            Some(serde_json::Value::Array(list)) => attribute(list, rest),
+            _ => None,
+        };
+        if found.is_some() {
+            return found;
         }
     }
     None
+}
+
+/// The value of a key in a list as OpenTelemetry writes attributes: `[{"key": "url.path", "value": {"stringValue": "/a"}}]`.
+fn attribute(list: &[serde_json::Value], key: &str) -> Option<String> {
+    let is_it = |one: &&serde_json::Value| one.get("key").and_then(|k| k.as_str()) == Some(key);
+    plain_text(list.iter().find(is_it)?.get("value")?.as_object()?.values().next()?)
 }
 
 /// Formats a JSON value as a text log would; `None` of `null`.

@@ -21,7 +21,8 @@ pub(super) fn delimiter(sample: &Sample) -> Option<u8> {
 /// The layout of a load generator's output.
 pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
     let tables = || table(&split::columns(sample.first(), b','));
-    let known: [fn(&Sample) -> Option<Layout>; 4] = [ycsb, jmeter_xml, vegeta, apache_bench];
+    let known: [fn(&Sample) -> Option<Layout>; 5] =
+        [ycsb, jmeter_xml, vegeta, apache_bench, gatling];
     let mut layout = known.iter().find_map(|find| find(sample)).or_else(tables)?;
     layout.is_tester = true;
     Some(layout)
@@ -164,6 +165,29 @@ fn apache_bench(sample: &Sample) -> Option<Layout> {
             .stamped(Side::Start, "ab stamps the start of a request")
             .timed(Unit::Millis, "ab writes ms"),
     )
+}
+
+/// Gatling's `simulation.log`: `REQUEST`, groups, name, start, end (ms), `OK` or `KO`, a message, divided by tabs; up to 3.3 a user's number
+/// before the groups, and up to 2.3 a scenario before that. Users and groups have lines of their own.
+fn gatling(sample: &Sample) -> Option<Layout> {
+    let first = sample.lines.iter().find(|line| line.starts_with("REQUEST\t"))?;
+    let fields = split::columns(first, b'\t');
+    let is_millis = |text: &String| text.len() == 13 && text.bytes().all(|b| b.is_ascii_digit());
+    let is_end = |at: &usize| {
+        is_millis(&fields[at - 1])
+            && is_millis(&fields[*at])
+            && fields.get(at + 1).is_some_and(|well| well == "OK" || well == "KO")
+    };
+    let end = (3..fields.len()).find(is_end)?;
+    let columns = vec![
+        Column { only: "REQUEST", ..Column::numbered(Role::Select, 0) },
+        Column::numbered(Role::Path, end - 2),
+        Column::numbered(Role::Start, end - 1).timed(Unit::Millis),
+        Column::numbered(Role::End, end).timed(Unit::Millis),
+        Column { only: "OK", ..Column::numbered(Role::Status, end + 1) },
+    ];
+    let shape = Shape::Csv { delimiter: b'\t', header: None };
+    Some(Layout::new("Gatling, simulation.log", shape, columns))
 }
 
 /// YCSB's raw measurements: `READ,1700000000123,8456`, among lines of other kinds.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::clouds;
 use super::sample::Sample;
 use crate::import::layout::{Column, Layout, Role, Shape, Side};
 use crate::import::split;
@@ -40,7 +41,7 @@ fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
                 .timed(unit, "Caddy writes seconds unless `duration_format` says otherwise"),
         );
     }
-    if let Some(layout) = api_gateway(object) {
+    if let Some(layout) = api_gateway(object).or_else(|| clouds::by_keys(object)) {
         return Some(layout);
     }
     if has(&["Duration", "DownstreamStatus"]) && (has(&["StartUTC"]) || has(&["StartLocal"])) {

@@ -1,6 +1,7 @@
 //! Recognises the format of a file by its first lines: what servers, proxies, clouds and load generators write, each in the unit
 //! and with the stamp that its documentation says.
 
+mod clouds;
 mod generators;
 mod json;
 mod sample;
@@ -12,9 +13,10 @@ mod tail;
 use std::path::Path;
 
 use super::error::Error;
-use super::layout::{Layout, Role, Shape};
+use super::layout::{Column, Layout, Role, Shape};
 use super::names;
 use super::split;
+use super::time;
 use sample::Sample;
 pub(super) use services::HEROKU;
 
@@ -66,10 +68,14 @@ pub(super) fn recognise(
     if described.fields.is_some() {
         return finished(base(&sample), described.fields, path);
     }
-    let known = json::recognise(&sample)
-        .or_else(|| generators::recognise(&sample))
-        .or_else(|| services::recognise(&sample))
-        .or_else(|| servers::recognise(&sample));
+    // JSON has names; words of it in a row of their own say less, and were taken for a log's (`"timeTaken": 0.014`).
+    let of_words = || {
+        generators::recognise(&sample)
+            .or_else(|| services::recognise(&sample))
+            .or_else(|| servers::recognise(&sample))
+    };
+    let is_json = sample.first().starts_with('{');
+    let known = json::recognise(&sample).or_else(|| if is_json { None } else { of_words() });
     if let Some(layout) = known {
         return Ok(layout);
     }
@@ -80,7 +86,13 @@ pub(super) fn recognise(
         return Ok(layout);
     }
     let has_decimal_commas = base.has_decimal_commas;
-    if let Some(layout) = names::by_words(&base.name, base.shape, names()) {
+    let by_words =
+        |time: Vec<Column>| names::by_words(&base.name, base.shape.clone(), time, names());
+    let layout = by_words(Vec::new()).or_else(|| match base.shape {
+        Shape::Pairs(_) => by_words(leading_time(&sample)?),
+        _ => None,
+    });
+    if let Some(layout) = layout {
         return Ok(layout.with_decimal_commas(has_decimal_commas));
     }
     if !keys.is_empty() {
@@ -92,6 +104,29 @@ pub(super) fn recognise(
 /// Whether a file's first bytes are of a report that holds no requests.
 pub(super) fn is_summary(head: &[u8]) -> bool {
     summaries::reason(&Sample::new(head), head).is_some()
+}
+
+/// Words before the pairs of a line among which its time is looked for.
+const LEADING: usize = 4;
+
+/// Where the time stands that a logger writes before the pairs of its lines: `2026-11-22 04:15:00,250 [INFO] … method=GET`, `I,
+/// [2026-11-22T04:15:00.250 #12] …`.
+fn leading_time(sample: &Sample) -> Option<Vec<Column>> {
+    let word = |line: &str, at: usize| line.split_whitespace().nth(at).map(str::to_owned);
+    // A number alone (of a process) is none.
+    let is_time = |text: &str| text.contains(':') && time::moment(text, None).is_some();
+    (0..LEADING).find_map(|at| {
+        if sample.mostly(|line| word(line, at).is_some_and(|word| is_time(&word))) {
+            return Some(vec![Column::numbered(Role::Stamp, at)]);
+        }
+        let is_both = |line: &str| {
+            let (day, hour) = (word(line, at)?, word(line, at + 1)?);
+            Some(!day.contains(':') && is_time(&format!("{day} {hour}")))
+        };
+        let columns =
+            || vec![Column::numbered(Role::Date, at), Column::numbered(Role::Stamp, at + 1)];
+        sample.mostly(|line| is_both(line) == Some(true)).then(columns)
+    })
 }
 
 /// A layout that options describe in full, or an error that says what is missing.
@@ -134,8 +169,9 @@ fn base(sample: &Sample) -> Layout {
     match generators::delimiter(sample) {
         Some(delimiter) => {
             let header = split::columns(first, delimiter);
-            // A header has no numbers.
-            let is_header = header.iter().all(|name| name.parse::<f64>().is_err());
+            // A header has no numbers, and no quoted requests in the middle of a name.
+            let is_name = |name: &String| name.parse::<f64>().is_err() && !name.contains('"');
+            let is_header = header.iter().all(is_name);
             let header = is_header.then_some(header);
             let mut layout = Layout::new("CSV", Shape::Csv { delimiter, header }, Vec::new());
             layout.has_decimal_commas = has_decimal_commas(sample, delimiter);

@@ -77,6 +77,28 @@ const SUMMARIES: &[Summary] = &[
         instead: "`oha --output-format csv` writes each request",
     },
     Summary {
+        marks: &["\"aggregate\"", "\"http.response_time\""],
+        name: "Artillery's report",
+        instead: CURVE,
+    },
+    Summary {
+        marks: &["\"2xx\"", "\"p99\"", "\"throughput\""],
+        name: "autocannon's report in JSON",
+        instead: CURVE,
+    },
+    Summary { marks: &["97.5%", "Latency", " Stat "], name: "autocannon's report", instead: CURVE },
+    Summary { marks: &["Bombarding ", "connection"], name: "bombardier's report", instead: CURVE },
+    Summary {
+        marks: &["\"timeTakenSeconds\"", "\"rps\"", "\"latency\""],
+        name: "bombardier's report in JSON",
+        instead: CURVE,
+    },
+    Summary {
+        marks: &["\"meanNumberOfRequestsPerSecond\"", "\"percentiles1\""],
+        name: "Gatling's statistics",
+        instead: "the simulation.log of the same run has each request",
+    },
+    Summary {
         marks: &["\"latencies\"", "\"50th\"", "\"throughput\""],
         name: "vegeta's report",
         instead: "`vegeta encode --to csv` writes each request",
