@@ -89,6 +89,23 @@ fn dispersion(counts: &[u64]) -> f64 {
     (sum.0 / sum.1.max(1.0)).max(1.0)
 }
 
+/// Whether the counts of windows may be those of one rate: their sum of squares is below what chance makes, by four standard deviations.
+pub(super) fn is_steady(windows: &[Window]) -> bool {
+    // The first and the last window are not whole.
+    let inner = windows.get(1..windows.len().saturating_sub(1)).unwrap_or_default();
+    let arrivals: u64 = inner.iter().map(|w| w.arrivals).sum();
+    let seconds: f64 = inner.iter().map(|w| w.length_s).sum();
+    let rate = arrivals as f64 / seconds.max(1e-9);
+    let counts: Vec<u64> = inner.iter().map(|w| w.arrivals).collect();
+    let square = |w: &Window| {
+        let mean = rate * w.length_s;
+        (w.arrivals as f64 - mean).powi(2) / mean.max(1e-9)
+    };
+    let squares = inner.iter().map(square).sum::<f64>() / dispersion(&counts);
+    let degrees = inner.len().saturating_sub(1) as f64;
+    squares <= degrees + 4.0 * (2.0 * degrees).sqrt()
+}
+
 /// The ends of the levels of a log, as numbers of windows, ascending; the last is their count.
 pub(super) fn find(windows: &[Window]) -> Vec<usize> {
     let mut sums = Sums::new(windows);
@@ -248,6 +265,20 @@ mod tests {
         assert_eq!(find(&[]), [0]);
         assert_eq!(find(&poisson(1, &[(1.0, 30)])), [30]);
         assert_eq!(find(&poisson(1, &[(0.1, 300)])), [300]);
+    }
+
+    /// A short log of several loads is one step, and is not said to be of one load.
+    #[test]
+    fn loads_that_are_too_short_to_be_cut_are_not_steady() {
+        for seed in 0..50 {
+            let several = poisson(seed, &[(60.0, 11), (100.0, 7), (140.0, 5)]);
+            assert_eq!(find(&several).len(), 1, "{seed}");
+            assert!(!is_steady(&several), "{seed}");
+            for (rate, seconds) in [(100.0, 23), (5.0, 300), (0.2, 1_000), (100.0, 3)] {
+                assert!(is_steady(&poisson(seed, &[(rate, seconds)])), "{seed} {rate}");
+            }
+        }
+        assert!(is_steady(&[]) && is_steady(&poisson(1, &[(0.0, 30)])));
     }
 
     proptest! {

@@ -190,7 +190,8 @@ fn equal<'a>(cells: &'a [Cell], length_s: f64, notes: &mut Vec<String>) -> Vec<&
 /// Cuts where the load changes.
 fn of_levels<'a>(cells: &'a [Cell], notes: &mut Vec<String>) -> Vec<&'a [Cell]> {
     let level = |c: &Cell| levels::Window { length_s: c.length_s(), arrivals: c.arrivals };
-    let ends = levels::find(&cells.iter().map(level).collect::<Vec<_>>());
+    let windows: Vec<levels::Window> = cells.iter().map(level).collect();
+    let ends = levels::find(&windows);
     let mut from = 0;
     let mut parts = Vec::new();
     for to in ends {
@@ -214,7 +215,15 @@ fn of_levels<'a>(cells: &'a [Cell], notes: &mut Vec<String>) -> Vec<&'a [Cell]> 
             levels::LEVELS_MAX
         ));
     }
-    if parts.len() == 1 {
+    if parts.len() == 1 && !levels::is_steady(&windows) {
+        notes.push(format!(
+            "The load changes within the log, and no part of it is long enough for a step of its own ({} windows and {} requests at least): all of \
+             it is one step, which a fit takes for one load. Its number of servers and its predictions are wrong then: import a longer log, cut it \
+             by --steps, or, where its clock is fine enough, by a shorter --window.",
+            levels::WINDOWS_MIN,
+            levels::ARRIVALS_MIN
+        ));
+    } else if parts.len() == 1 {
         notes.push(format!(
             "One load was found, so there is one step (a step is at least {} windows and {} requests long; \
              a shorter --window finds shorter ones). One load does not tell how responses lengthen with \
