@@ -19,7 +19,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::correction::{Correction, corrected, done_again};
-use super::judge::{Judge, Point, excess};
+use super::judge::{Judge, Point, Sums, excess};
 use super::line::{Kind, Line};
 use super::outside::{Outside, Reach};
 use super::score::{Apart, Contrast, Edges, Score};
@@ -53,11 +53,21 @@ const SEED: u64 = 0x11ce;
 struct BestOutside {
     kind: Kind,
     outside: f64,
-    /// The standard deviation of that where the statistic is not overdispersed; 0 if nothing depends on it.
+    /// The standard deviation of that where the statistic is not overdispersed; 0 if nothing depends on it. Both are of values that chance
+    /// varies by 1 until [`BestOutside::over`] what it does.
     deviation: f64,
     score: Score,
+    /// What chance varies a value by, by this kind's replays.
+    variance: f64,
     /// What the correction's factor changes by for a second more outside, as a share.
     factor_slope: f64,
+}
+
+impl BestOutside {
+    fn over(&mut self, variance: f64) {
+        self.score.statistic /= variance;
+        self.deviation *= variance.sqrt();
+    }
 }
 
 /// What the replays of a hypothesis differ by.
@@ -86,6 +96,9 @@ pub(super) fn by_replays(
     let step = (STEP_TICKS * tick_s).min(STEP_RESPONSES * reach.median());
     let found = kinds.iter().take(KINDS).filter_map(|kind| best_of(&part, kind, reach, step));
     let mut found: Vec<BestOutside> = found.collect();
+    // Of all kinds together: a few replays tell it to a tenth or two, by which a wrong kind with many degrees of freedom excluded the right one.
+    let variance = found.iter().map(|f| f.variance).sum::<f64>() / found.len().max(1) as f64;
+    found.iter_mut().for_each(|f| f.over(variance));
     found.sort_by(|a, b| excess(&a.score).total_cmp(&excess(&b.score)));
     let (least, phi) = found.first().map(|f| (excess(&f.score), f.score.ratio().max(1.0)))?;
     let weight = |f: &BestOutside| (-(excess(&f.score) - least) / (2.0 * phi)).exp();
@@ -96,9 +109,11 @@ pub(super) fn by_replays(
         let at = Outside::from(f.outside);
         let correction = corrected(judge.lines(), f.kind, at, 0.0)?;
         let scales = scales(judge.lines(), f.kind, at, &correction.law);
+        let widening = widening(judge, f.kind, at, &correction.law);
         let point = |outside: f64, weight: f64| {
             let mut point = judge.scored(f.kind, outside.into(), f.score);
             for (blocks, scale) in point.blocks.iter_mut().zip(&scales) {
+                widen(blocks, widening);
                 blocks.iter_mut().for_each(|b| *b = (b.0, b.1 * scale, b.2 * scale * scale));
             }
             let factor = correction.factor * (f.factor_slope * (outside - f.outside)).exp();
@@ -126,6 +141,24 @@ pub(super) fn by_replays(
     let best = named.first()?.clone();
     named.extend(others.map(|kind| Point { weight: 0.0, ..kind.clone() }));
     Some((named, points, best))
+}
+
+/// What the works of blocks differ more by than those that a clock shows. Short works come out longer than they are and long ones hardly, so
+/// that the mean of those that are seen varies less, as a share of it, than that of the law (of works of a fifth of a tick and of five ticks by a
+/// seventh), and never varies more for it.
+fn widening(judge: &Judge, kind: Kind, outside: Outside, law: &[f64]) -> f64 {
+    let seen = judge.point(kind, outside);
+    let (_, seen) = moments(sum(seen.blocks.iter().flatten()), 0.0);
+    let of_law = law.iter().fold((0.0, 0.0, 0.0), |s, w| (s.0 + 1.0, s.1 + w, s.2 + w * w));
+    let (_, of_law) = moments(of_law, 0.0);
+    if seen > 0.0 { (of_law / seen).sqrt().max(1.0) } else { 1.0 }
+}
+
+/// Moves the works of blocks away from the mean of all by a factor.
+fn widen(blocks: &mut [Sums], factor: f64) {
+    let all = sum(blocks.iter());
+    let mean = all.1 / all.0.max(1.0);
+    blocks.iter_mut().for_each(|b| b.1 = mean * b.0 + factor * (b.1 - mean * b.0));
 }
 
 /// The best time outside of a kind; `None` where works are too few or all alike.
@@ -193,8 +226,9 @@ fn fitted(kind: Kind, tried: &[(f64, Differences)], degrees: usize) -> Option<Be
     Some(BestOutside {
         kind,
         outside: at + shift,
-        deviation: if slopes > 0.0 { (variance / slopes).sqrt() } else { 0.0 },
-        score: Score { statistic: statistic / variance, degrees: degrees as f64, apart },
+        deviation: if slopes > 0.0 { slopes.sqrt().recip() } else { 0.0 },
+        score: Score { statistic, degrees: degrees as f64, apart },
+        variance,
         factor_slope: slope / factor,
     })
 }
