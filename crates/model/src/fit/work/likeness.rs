@@ -53,8 +53,8 @@ const SEED: u64 = 0x11ce;
 struct BestOutside {
     kind: Kind,
     outside: f64,
-    /// The standard deviation of that where the statistic is not overdispersed; 0 if nothing depends on it. Both are of values that chance
-    /// varies by 1 until [`BestOutside::over`] what it does.
+    /// The standard deviation of that where the statistic is not overdispersed; 0 if nothing depends on it. It and the score are of values
+    /// whose variance by chance is 1, until [`BestOutside::over`] is told what it is.
     deviation: f64,
     score: Score,
     /// What chance varies a value by, by this kind's replays.
@@ -64,6 +64,7 @@ struct BestOutside {
 }
 
 impl BestOutside {
+    /// Of values that chance varies by this.
     fn over(&mut self, variance: f64) {
         self.score.statistic /= variance;
         self.deviation *= variance.sqrt();
@@ -143,9 +144,9 @@ pub(super) fn by_replays(
     Some((named, points, best))
 }
 
-/// What the works of blocks differ more by than those that a clock shows. Short works come out longer than they are and long ones hardly, so
-/// that the mean of those that are seen varies less, as a share of it, than that of the law (of works of a fifth of a tick and of five ticks by a
-/// seventh), and never varies more for it.
+/// The factor by which the works of blocks are moved away from their mean. Short works come out longer than they are and long ones hardly, so
+/// that the mean of the works that a clock shows varies less, as a share of it, than that of the law: by a seventh for works of a fifth of a
+/// tick and of five ticks. 1 where it varies more, because ticks add to it.
 fn widening(judge: &Judge, kind: Kind, outside: Outside, law: &[f64]) -> f64 {
     let seen = judge.point(kind, outside);
     let (_, seen) = moments(sum(seen.blocks.iter().flatten()), 0.0);
