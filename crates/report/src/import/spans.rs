@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    fn found(text: &str) -> Vec<Value> {
+    fn spans_in(text: &str) -> Vec<Value> {
         let (mut spans, mut out) = (Spans::default(), Vec::new());
         text.bytes().for_each(|byte| spans.push(byte, &mut out));
         let lines = out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -134,7 +134,7 @@ mod tests {
                 text.push('\n');
             }
             prop_assert!(Spans::begin(text.as_bytes()));
-            prop_assert_eq!(found(&text), all);
+            prop_assert_eq!(spans_in(&text), all);
         }
 
         #[test]
