@@ -12,9 +12,11 @@ use crate::import::time::Unit;
 
 /// The layout of such lines; `None` if none of these programs has such keys.
 pub(super) fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
-    let known: [fn(&Map<String, Value>) -> Option<Layout>; 5] =
-        [google, cloudflare, kong, asp_net, server_span];
-    known.iter().find_map(|find| find(object))
+    google(object)
+        .or_else(|| cloudflare(object))
+        .or_else(|| kong(object))
+        .or_else(|| asp_net(object))
+        .or_else(|| server_span(object))
 }
 
 fn has(object: &Map<String, Value>, keys: &[&str]) -> bool {
