@@ -342,7 +342,7 @@ impl LiveModel {
 
     /// The reply to a gateway: the windows of this node's devices.
     pub fn device_windows(&self) -> DeviceWindows {
-        lock(&self.recent).told()
+        lock(&self.recent).reply()
     }
 
     /// Adds a node's reply; `now_unix_us` is the end of an interval by this process's clock.

@@ -69,7 +69,7 @@ impl Recent {
     }
 
     /// The reply to a gateway.
-    pub fn told(&self) -> DeviceWindows {
+    pub fn reply(&self) -> DeviceWindows {
         let windows: Vec<Window> = self.intervals.iter().flatten().cloned().collect();
         let now_unix_us = windows.iter().map(Window::end_unix_us).max().unwrap_or(0);
         DeviceWindows { now_unix_us, windows }
