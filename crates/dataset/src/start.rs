@@ -49,7 +49,9 @@ impl Sample {
 
     /// The bytes, of which the last record is complete if it is the input's last: a file of two rows need not end its second.
     fn records(&self) -> Cow<'_, [u8]> {
-        if self.is_whole && !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
+        // A carriage return at the end would become a line end of another kind.
+        let has_end = matches!(self.bytes.last(), None | Some(b'\n' | b'\r'));
+        if self.is_whole && !has_end {
             return Cow::Owned([&self.bytes[..], b"\n"].concat());
         }
         Cow::Borrowed(&self.bytes)
