@@ -40,7 +40,7 @@ struct Source {
     /// Configuration file (TOML); without one, the defaults are printed
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Override a key: section.key=value; may be repeated
+    /// Override a key: section.key=value; may be repeated, and the last of a key counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Translate the configuration of twemproxy (nutcracker.yml) instead

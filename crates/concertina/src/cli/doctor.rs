@@ -21,7 +21,7 @@ pub struct Args {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Override a key: section.key=value; may be repeated
+    /// Override a key: section.key=value; may be repeated, and the last of a key counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Print as JSON

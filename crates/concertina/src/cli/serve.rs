@@ -34,7 +34,7 @@ pub struct Args {
     /// Configuration file (TOML); `concertina config` prints all keys
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Override a key: section.key=value; may be repeated
+    /// Override a key: section.key=value; may be repeated, and the last of a key counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// The bucket behind: s3://BUCKET[/PREFIX][?endpoint=URL&region=NAME]; sets origin.kind, .bucket, .prefix, .endpoint and .region

@@ -48,7 +48,7 @@ pub struct Args {
     /// Configuration file (TOML) of a server; each [[member]] becomes a node
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Override a key: section.key=value; may be repeated
+    /// Override a key: section.key=value; may be repeated, and the last of a key counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Requests/s; a list makes one step for each [default with --trace: the trace's own]
