@@ -34,7 +34,7 @@ Examples:
   concertina capacity memcached://127.0.0.1:11211 --sizes 1k,4k,16k --mix 0.7,1KiB:0.5,16KiB:0.5
   concertina capacity https://store.example --http2 --bearer-file token
   concertina capacity file:///srv/data                  files in a new folder, removed at the end
-  concertina capacity file:///dev/sdx                   a block device is only read; --destroy: written
+  concertina capacity file:///dev/sdx                   a block device, only read without --destroy
 
 The columns decide which law is fitted (other columns are ignored):
   size_bytes,read_share,throughput   saturated I/Os per second, reads from 0 to 1

@@ -13,8 +13,8 @@ use report::objective::time;
 #[command(after_help = "\
 Examples:
   concertina import access.log --out runs/imported && concertina fit runs/imported --servers auto
-  concertina import access.log access.log.*.gz --from 2026-11-22T08:00:00Z --to 2026-11-22T12:00:00Z \\
-      --out runs/morning
+  concertina import access.log access.log.*.gz --from 2026-11-22T08:00:00Z \\
+      --to 2026-11-22T12:00:00Z --out runs/morning
   concertina import app.json --fields end=ts,response=took:ms,status=code,path=url --out runs/app
   concertina import access.log --log-format '%h %l %u %t \"%r\" %>s %b %D' --out runs/apache
   kubectl logs deploy/ingress | concertina import - --path '/api/*' --status 2xx --out runs/api

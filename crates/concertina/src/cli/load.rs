@@ -27,7 +27,8 @@ Examples:
     concertina load http://127.0.0.1:7070 --count 10000 --size 16k --keys zipf:0.9 --fill \\
       --rate 500,1000,2000 --warmup 10s --duration 30s --out runs/sweep
   Replay a trace's keys and sizes with Poisson arrivals, the same slice at each rate:
-    concertina load http://127.0.0.1:7070 --trace t.csv.zst --slice 0..100000 --fill --rate 1000,2000
+    concertina load http://127.0.0.1:7070 --trace t.csv.zst --slice 0..100000 --fill \\
+      --rate 1000,2000
   Replay a trace at its recorded times, twice as fast:
     concertina load http://127.0.0.1:7070 --trace t.csv --arrivals trace --speed 2
   A closed loop of 16 clients with a mean think time of 50 ms:
@@ -35,12 +36,14 @@ Examples:
   A memcached server, ten keys in each get:
     concertina load memcached://127.0.0.1:11211 --fill --multi-get 10 --rate 1000
   A thousand players of music for a minute, and how often they stall:
-    concertina load http://127.0.0.1:7070 --count 500 --size 4M --fill --streams 1000 --bitrate 128kbit/s
+    concertina load http://127.0.0.1:7070 --count 500 --size 4M --fill --streams 1000 \\
+      --bitrate 128kbit/s
   A service behind a virtual host that takes JSON and a bearer token, by HTTP/2:
     concertina load https://10.0.0.7/search --host shop.example --sni shop.example --http2 \\
       --bearer-file token --body '{\"query\": \"{key}\"}' --rate 200
   A mix of requests (docs/load.md has the form of the list):
-    concertina load http://127.0.0.1:8080 --requests mix.toml --header 'Accept: application/json' --rate 100
+    concertina load http://127.0.0.1:8080 --requests mix.toml \\
+      --header 'Accept: application/json' --rate 100
   A load that changes with time:
     concertina load http://127.0.0.1:7070 --schedule 100:10s,400:10s,100:10s
 

@@ -15,13 +15,17 @@ use origin::marker::{Claim, FolderKind};
 pub(super) const TARGETS: &str = "\
 Services:
   http://HOST:PORT                   keys follow /objects/, or --prefix, or the path of the address
-  'http://HOST:PORT/img/{key}.jpg'   {key} is replaced by the key; --fixed (and --method, --body, --requests) request the
-                                     address unchanged
-  's3://BUCKET?endpoint=http://HOST:PORT'   objects of an S3-compatible store; &region=, if not us-east-1.
-                                     Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --credentials
-  memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for several keys
-  file:///PATH                       a folder, a file for each key, written only if the folder was empty or an earlier load
-                                     wrote there; of a block device or file parts, which are only read
+  'http://HOST:PORT/img/{key}.jpg'   {key} is replaced by the key; --fixed (and --method, --body,
+                                     --requests) request the address unchanged
+  's3://BUCKET?endpoint=http://HOST:PORT'
+                                     objects of an S3-compatible store; &region=, if not us-east-1.
+                                     Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by
+                                     --credentials
+  memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for
+                                     several keys
+  file:///PATH                       a folder, a file for each key, written only if the folder was
+                                     empty or an earlier load wrote there; of a block device or
+                                     file parts, which are only read
 Write https:// instead of http:// for TLS; --ca-file adds certificates that the system does not know.";
 
 /// The distribution of think times.

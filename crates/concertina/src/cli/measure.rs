@@ -27,13 +27,15 @@ Examples:
     concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --key-format '{i}' --count 1000 \\
       --rates 100,200,400 --half-width 2% --budget 10m --out runs/nginx
   How fast at two and three times the load? Measured, fitted, judged and predicted:
-    concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --rates 30,50,70 --predict 2x,3x --within 50ms
-  The loads that tell most, until the shares within 50 ms at 90 % of the saturation are known to ± 2 points:
+    concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --rates 30,50,70 \\
+      --predict 2x,3x --within 50ms
+  The loads that tell most, until shares within 50 ms at 90 % of saturation are known to ± 2 points:
     concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --until '±2 points at 90 %' --within 50ms
   One page, closed loops of more and more clients with a think time of 50 ms:
     concertina measure 'http://127.0.0.1:8080/search?q=x' --fixed --clients 1,2,4,8,16 --think-ms 50
   A service that takes JSON behind a bearer token, by HTTP/2:
-    concertina measure https://shop.example/search --http2 --bearer-file token --body '{\"query\": \"{key}\"}'
+    concertina measure https://shop.example/search --http2 --bearer-file token \\
+      --body '{\"query\": \"{key}\"}'
   A memcached, and a bucket of an S3-compatible store:
     concertina measure memcached://127.0.0.1:11211 --count 100000 --size 1k --fill --multi-get 10
     concertina measure 's3://photos/2026?endpoint=http://127.0.0.1:7480' --rates 50,100 --fill
