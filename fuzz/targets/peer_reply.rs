@@ -3,16 +3,23 @@
 #![no_main]
 
 /// What the client has.
-struct Limits {
-    head_bytes_max: usize,
-    body_bytes_max: u64,
+mod limits {
+    pub struct Limits {
+        pub head_bytes_max: usize,
+        pub body_bytes_max: u64,
+    }
 }
 
 /// What the client has.
-#[derive(Debug)]
-enum Fault {
-    Malformed(String),
+mod fault {
+    #[derive(Debug)]
+    pub enum Fault {
+        Malformed(String),
+    }
 }
+
+use fault::Fault;
+use limits::Limits;
 
 // By its path, because the crate of the servers would be most of the build.
 #[path = "../../crates/peer/src/reply.rs"]
