@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::fit::{ClosedLoop, Goal, Options, Prospect, Worked, half_width_points, prospects};
 use report::objective::{digits, time};
-use report::{Observed, Selection, Service, ServiceFacts, StepChoice};
+use report::{Observed, Selection, ServiceFacts, StepChoice};
 use serde::Serialize;
 
 use super::budget::Budget;
@@ -74,31 +74,41 @@ fn steady_rates(settings: &Settings, points: &[Repeated]) -> Vec<f64> {
     steady.filter_map(|point| point.at.rate()).collect()
 }
 
-/// A fit of the steady loads of what was measured: `None` with fewer than one.
+/// A fit of the steady loads of what was measured; the error says what it lacks.
 fn fitted(
     settings: &Settings,
     points: &[Repeated],
     closed_loop: Option<ClosedLoop>,
-) -> Option<Service> {
+) -> Result<Worked, String> {
     let choices: Vec<StepChoice> =
         steady_rates(settings, points).into_iter().map(StepChoice::Rate).collect();
     if choices.is_empty() {
-        return None;
+        return Err("no load was steady".to_owned());
     }
-    let observed = observed(&settings.plan.out, &choices)?;
+    let observed =
+        observed(&settings.plan.out, &choices).map_err(|error| format!("no fit ({error:#})"))?;
     // Without the times of arrivals and departures a fit takes seconds, and is too inexact to choose a load by.
     if !model::fit::has_times(&observed.fit_steps()) {
-        return None;
+        return Err("too few to tell how the service works".to_owned());
     }
     let facts = ServiceFacts { closed_loop, ..ServiceFacts::default() };
-    let service = report::fit_service(&observed, "Fit of a measurement", facts).ok()?;
-    let is_enough = |worked: &Worked| worked.known.requests >= REQUESTS_MIN;
-    service.worked.as_ref().is_none_or(is_enough).then_some(service)
+    let service = report::fit_service(&observed, "Fit of a measurement", facts)
+        .map_err(|error| format!("no fit ({error:#})"))?;
+    let Some(worked) = service.worked else {
+        return Err("too few to tell how the service works".to_owned());
+    };
+    let fitted = worked.known.requests;
+    if fitted < REQUESTS_MIN {
+        return Err(format!(
+            "{fitted} of them in steady loads, too few to judge the goal by, which takes {REQUESTS_MIN}"
+        ));
+    }
+    Ok(worked)
 }
 
-fn observed(dir: &Path, choices: &[StepChoice]) -> Option<Observed> {
+fn observed(dir: &Path, choices: &[StepChoice]) -> anyhow::Result<Observed> {
     let selection = Selection { any_queues: true, ..Selection::new(choices, false) };
-    Observed::read(&[dir.to_owned()], &selection).ok()
+    Ok(Observed::read(&[dir.to_owned()], &selection)?)
 }
 
 /// The steps of steady loads, as a fit reads them.
@@ -106,7 +116,8 @@ fn steps(settings: &Settings, points: &[Repeated]) -> Vec<model::fit::Step> {
     let steady = points.iter().filter(|p| p.repetitions() > 0 && p.point(settings).steady);
     let choices: Vec<StepChoice> =
         steady.filter_map(|p| p.at.rate()).map(StepChoice::Rate).collect();
-    observed(&settings.plan.out, &choices).map_or_else(Vec::new, |observed| observed.fit_steps())
+    observed(&settings.plan.out, &choices)
+        .map_or_else(|_| Vec::new(), |observed| observed.fit_steps())
 }
 
 /// The saturation of a model, at most the throughput of a closed loop: the search found that more clients gained
@@ -251,29 +262,19 @@ impl Pursuit {
         Ok(Decision::Measure(next.map(|next| next.rate)))
     }
 
-    /// Notes that too little was measured for a fit.
+    /// Notes that too little was measured for a fit, and what it lacks.
     fn note_too_little(
         &mut self,
         settings: &Settings,
         points: &[Repeated],
+        lack: &str,
         tell: &mut dyn FnMut(&str),
     ) {
         let requests = points.iter().map(|p| p.point(settings).completions).sum();
         let (hypothesis, rate, half_width_points, next) = (None, None, None, None);
         self.rounds.push(Round { requests, hypothesis, rate, half_width_points, next });
-        let why = if is_any_steady(settings, points) {
-            format!(
-                "too few to judge the goal by, which takes {REQUESTS_MIN}; the loads are measured for longer"
-            )
-        } else {
-            "no load was steady".to_owned()
-        };
-        tell(&format!("{requests} requests: {why}"));
+        tell(&format!("{requests} requests: {lack}"));
     }
-}
-
-fn is_any_steady(settings: &Settings, points: &[Repeated]) -> bool {
-    points.iter().any(|p| p.point(settings).steady)
 }
 
 /// Measures the first loads once, then what narrows the goal most.
@@ -296,26 +297,26 @@ pub(super) fn pursue(
     }
     loop {
         session.flush()?;
-        let service = fitted(settings, points, goal.closed_loop);
-        let next = if let Some(worked) = service.as_ref().and_then(|f| f.worked.as_ref()) {
-            let known = Knowledge::new(settings, points, worked, goal)?;
-            match pursuit.decide(&known, budget, *tell)? {
-                Decision::End(ended) => return Ok((ended, pursuit)),
-                Decision::Measure(rate) => rate,
+        let mut lack = String::new();
+        let next = match fitted(settings, points, goal.closed_loop) {
+            Ok(worked) => {
+                let known = Knowledge::new(settings, points, &worked, goal)?;
+                match pursuit.decide(&known, budget, *tell)? {
+                    Decision::End(ended) => return Ok((ended, pursuit)),
+                    Decision::Measure(rate) => rate,
+                }
             }
-        } else {
-            pursuit.note_too_little(settings, points, *tell);
-            None
+            Err(why) => {
+                pursuit.note_too_little(settings, points, &why, *tell);
+                lack = format!(" ({why})");
+                None
+            }
         };
         // Without a prospect, the largest steady load, or half of the smallest.
         let rate = next.or_else(|| fallback(settings, points));
         let Some(rate) = rate.filter(|_| budget.allows()) else {
-            let why = match is_any_steady(settings, points) {
-                true => "",
-                false => ", because no load was steady",
-            };
             pursuit.verdict =
-                format!("Too little is known for a prediction{why}: the budget is spent.");
+                format!("Too little is known for a prediction{lack}: the budget is spent.");
             tell(&pursuit.verdict);
             return Ok((Ended::Budget, pursuit));
         };
