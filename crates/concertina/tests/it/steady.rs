@@ -54,11 +54,28 @@ type Outcome = Result<(), Box<dyn Any + Send>>;
 /// guest had the processors, or other work of this one): a measurement of a few tenths of a second shows that
 /// instead. Any other failure, and one on a quiet machine, is final.
 pub fn steady(test: impl Fn()) {
-    tried(test, |test| watched(test));
+    tried(test, |test| watched(test), tell);
+}
+
+/// Tells that a test is repeated. The harness captures the output of macros, so that nobody would see the repetitions
+/// of a test that passes.
+fn tell(disturbance: Disturbance, late: &Late) {
+    let count = REPEATED.fetch_add(1, Ordering::Relaxed) + 1;
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("a test");
+    let _ = writeln!(
+        std::io::stderr(),
+        "repeated ({count} in all): {name}: {disturbance:?}; {}",
+        late.0
+    );
 }
 
 /// `watch` returns how a test ended, and what the machine did meanwhile.
-fn tried<T: Fn()>(test: T, watch: impl Fn(&T) -> (Outcome, Disturbance)) {
+fn tried<T: Fn()>(
+    test: T,
+    watch: impl Fn(&T) -> (Outcome, Disturbance),
+    tell: impl Fn(Disturbance, &Late),
+) {
     for left in (0..TRIES).rev() {
         let (outcome, disturbance) = watch(&test);
         let Err(panic) = outcome else { return };
@@ -69,15 +86,7 @@ fn tried<T: Fn()>(test: T, watch: impl Fn(&T) -> (Outcome, Disturbance)) {
         if !disturbance.spoils() || left == 0 {
             panic!("{} ({disturbance:?})", late.0);
         }
-        let count = REPEATED.fetch_add(1, Ordering::Relaxed) + 1;
-        let thread = std::thread::current();
-        // The harness captures the output of macros, so that nobody would see the repetitions of a test that passes.
-        let _ = writeln!(
-            std::io::stderr(),
-            "repeated ({count} in all): {}: {disturbance:?}; {}",
-            thread.name().unwrap_or("a test"),
-            late.0
-        );
+        tell(disturbance, &late);
     }
 }
 
@@ -116,7 +125,8 @@ fn only_times_are_tried_again_and_only_where_the_machine_was_disturbed() {
     let tries = |disturbance: Disturbance, panic: fn()| {
         let count = Cell::new(0);
         let test = || count.set(count.get() + 1);
-        let outcome = catch_unwind(AssertUnwindSafe(|| tried(test, failing(disturbance, panic))));
+        let tried = || tried(test, failing(disturbance, panic), |_, _| {});
+        let outcome = catch_unwind(AssertUnwindSafe(tried));
         assert!(outcome.is_err(), "what always fails has failed");
         count.get()
     };
