@@ -1,5 +1,6 @@
 //! Queries under small limits: they fall back to a scan, or say which limit they met.
 
+use super::search::BATCH_BYTES;
 use super::tests::{build, query};
 use super::*;
 use crate::record::{Format, Schema};
@@ -53,6 +54,25 @@ fn a_scan_goes_on_where_it_ended() {
             }
         }
         assert_eq!((found, pages == 1), (vec![0], read_bytes_max == 1000));
+    }
+}
+
+/// A record that is larger than a batch, behind others: a count was refused as too much work, and a page ended before it.
+#[test]
+fn a_record_larger_than_a_batch_is_read_wherever_it_stands() {
+    let large = "x".repeat(BATCH_BYTES + 1);
+    let lines = ["a 1", &large, "a 2", &large, "a 3"];
+    let text = lines.map(|line| format!("{line}\n")).concat().into_bytes();
+    let records = build(Schema::new(Format::Lines), &text, 1 << 22);
+    let index = naive::Text::new(text);
+    let searcher = Searcher::new(&index, &records).unwrap();
+    for (source, expected) in [("line:~a", vec![0, 2, 4]), ("line:~x$", vec![1, 3])] {
+        assert_eq!(searcher.count(&query(source)).unwrap(), expected.len(), "{source}");
+        for sorted in [true, false] {
+            let page = Page { sorted, ..Page::default() };
+            let answer = searcher.search(&query(source), &page).unwrap();
+            assert_eq!((&answer.records, answer.has_more), (&expected, false), "{source}");
+        }
     }
 }
 

@@ -31,7 +31,7 @@ const BATCH_RECORDS: usize = 32;
 /// The same for a sorted search: a scan of all records keeps the index's lanes busy.
 const BATCH_RECORDS_MAX: usize = 1 << 13;
 /// Maximum total size of the records of a batch, unless the batch is a single record.
-const BATCH_BYTES: usize = 1 << 20;
+pub(super) const BATCH_BYTES: usize = 1 << 20;
 
 /// The number of bytes that take as long to scan as one occurrence takes to locate. Measured with the
 /// package records of `docs/benchmarks.md`, without layers.
@@ -481,8 +481,9 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
             }
             if !candidate.is_certain() {
                 bytes += self.records.range(candidate.record()).map_or(0, |range| range.len());
-                let is_full = bytes > BATCH_BYTES.min(bytes_left);
-                if records >= records_max || (is_full && (records > 0 || !is_first)) {
+                let is_full = records > 0 && bytes > BATCH_BYTES;
+                let is_past = bytes > bytes_left && (records > 0 || !is_first);
+                if records >= records_max || is_full || is_past {
                     break;
                 }
                 records += 1;
