@@ -10,24 +10,51 @@ use memchr::{memchr, memchr2, memchr3, memrchr};
 
 use super::field::{BYTE_ORDER_MARK, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
-/// The offset of the newline that ends the row, ignoring quoted ones; `None` if there is none.
-pub fn row_end(delimiter: u8, bytes: &[u8]) -> Option<usize> {
+/// Where a row ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowEnd {
+    /// At the newline at this offset.
+    At(usize),
+    /// Past the bytes.
+    Later,
+    /// Past the bytes, within quotes that are not closed in them.
+    InQuotes,
+}
+
+/// Where the row ends, ignoring newlines in quotes.
+///
+/// Quotes over several lines whose closing one stands before something else than a delimiter or the end of the line were most likely never
+/// closed: that quote is another field's opening one. The row is its first line then, so that the rows between are read.
+pub fn row_end(delimiter: u8, bytes: &[u8]) -> RowEnd {
     let mut at = 0;
     loop {
         // A quote opens only at the start of a field.
         if bytes.get(at) == Some(&b'"') {
+            let opened = at;
             at += 1;
             loop {
-                at += memchr(b'"', bytes.get(at..)?)? + 1;
+                let Some(quote) = bytes.get(at..).and_then(|rest| memchr(b'"', rest)) else {
+                    return RowEnd::InQuotes;
+                };
+                at += quote + 1;
                 if bytes.get(at) != Some(&b'"') {
                     break;
                 }
                 at += 1;
             }
+            let is_end = |byte: &u8| *byte == delimiter || b"\n\r \t".contains(byte);
+            if bytes.get(at).is_some_and(|next| !is_end(next))
+                && let Some(newline) = memchr(b'\n', &bytes[opened..at])
+            {
+                return RowEnd::At(opened + newline);
+            }
         }
-        at += memchr2(delimiter, b'\n', bytes.get(at..)?)?;
+        match bytes.get(at..).and_then(|rest| memchr2(delimiter, b'\n', rest)) {
+            None => return RowEnd::Later,
+            Some(end) => at += end,
+        }
         if bytes.get(at) == Some(&b'\n') {
-            return Some(at);
+            return RowEnd::At(at);
         }
         at += 1;
     }

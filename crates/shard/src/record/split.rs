@@ -3,7 +3,7 @@
 
 use memchr::{memchr, memrchr};
 
-use super::csv::row_end;
+use super::csv::{RowEnd, row_end};
 use super::format::Format;
 
 /// The record at the start of some bytes.
@@ -43,7 +43,12 @@ pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
         }
         Format::Csv { delimiter, .. } => {
             let start = after_blank_lines(bytes, 0, is_empty_line, last)?;
-            let newline = row_end(delimiter, &bytes[start..]).map(|at| start + at);
+            let newline = match row_end(delimiter, &bytes[start..]) {
+                RowEnd::At(at) => Some(start + at),
+                // Quotes that are never closed: the row is its first line.
+                RowEnd::InQuotes if last => memchr(b'\n', &bytes[start..]).map(|at| start + at),
+                RowEnd::InQuotes | RowEnd::Later => None,
+            };
             end_of_line(bytes, newline, is_empty_line, last)
         }
         Format::Stanzas => stanza_len(bytes, last),
@@ -51,8 +56,8 @@ pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
     }
 }
 
-/// The position at which an overlong record is cut. If a quote of a CSV field is never closed,
-/// after its first line, so that the rows after it are read; otherwise after as many lines as fit.
+/// The position at which an overlong record is cut: a CSV row, whose quotes are presumably never closed, after its first line, so that the
+/// rows after it are read; others after as many lines as fit.
 pub fn forced_len(format: Format, bytes: &[u8], max: usize) -> usize {
     let head = &bytes[..bytes.len().min(max)];
     let newline = match format {

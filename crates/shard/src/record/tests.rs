@@ -129,6 +129,33 @@ fn a_stray_quote_costs_one_row() {
     }
 }
 
+/// Nor where the input ends before a row could be too long, or where another field's quote would close it.
+#[test]
+fn quotes_that_are_never_closed_cost_one_row() {
+    let rows = |count: usize| b"2,3\n".repeat(count);
+    let stray = b"1,\"x\n".to_vec();
+    for (text, bad) in [
+        ([stray.clone(), rows(50)].concat(), 1),
+        ([rows(9), stray.clone(), rows(20), stray.clone(), rows(19), b"4,5".to_vec()].concat(), 2),
+        ([rows(48), b"1,2\n".to_vec(), stray.clone(), b"4,\"5\"".to_vec()].concat(), 1),
+    ] {
+        for chunk in [1, 10, 1000] {
+            let (records, report) = build(Schema::new(CSV), &text, chunk, 1 << 20);
+            assert_eq!(
+                (records.len(), report.bad),
+                (51, bad),
+                "{}",
+                String::from_utf8_lossy(&text)
+            );
+        }
+    }
+    // Quotes that are closed enclose lines, also at the end of the input.
+    for text in ["1,\"x\ny\"\n2,3\n", "2,3\n1,\"x\ny\"", "1,\"x\n\"\"y\"\"\" \r\n2,3\n"] {
+        let (records, _) = build(Schema::new(CSV), text.as_bytes(), 3, 1 << 20);
+        assert_eq!(records.len(), 2, "{text}");
+    }
+}
+
 /// Found by the property below: blanks that came after the longest record made it a cut one, if the
 /// chunk ended within them.
 #[test]
