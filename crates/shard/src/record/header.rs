@@ -45,7 +45,9 @@ pub(super) fn judge(rows: &[Row]) -> Judgement {
     }
     let (mut above, mut among) = (0, 0);
     for (column, name) in named.iter().enumerate() {
-        let below = others.iter().filter_map(|row| row.get(column)).map(|value| value.trim_ascii());
+        // Tables that follow each other in one input have a header each.
+        let rows = others.iter().filter(|row| *row != first);
+        let below = rows.filter_map(|row| row.get(column)).map(|value| value.trim_ascii());
         let mut below = below.filter(|value| !is_missing(value)).peekable();
         if is_missing(name) || below.peek().is_none() || !below.all(is_measure) {
             continue;
@@ -146,6 +148,8 @@ mod tests {
         check("a;a\n1;2", false);
         check("id;x;x\n1;2;3\n2;3;4", true);
         check("id;x;x\nann;bob;eve", false);
+        check("id;town\n1;rome\nid;town\n2;oslo", true);
+        check("id;town\nid;town", false);
     }
 
     #[test]
