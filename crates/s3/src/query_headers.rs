@@ -3,13 +3,14 @@
 //! Presigners put `x-amz-meta-…`, checksums, ACLs and the like there, since who uses the URL sends no headers of theirs. They are
 //! signed with the query, and mean what the headers mean: kept, verified, or refused.
 
+use ground::hex;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 const PREFIX: &str = "x-amz-";
 /// Parameters of the signature itself.
-const OF_SIGNATURE: [&str; 8] = [
+const OF_SIGNATURE: [&str; 7] = [
     "x-amz-algorithm",
     "x-amz-credential",
     "x-amz-date",
@@ -17,8 +18,9 @@ const OF_SIGNATURE: [&str; 8] = [
     "x-amz-signedheaders",
     "x-amz-signature",
     "x-amz-security-token",
-    "x-amz-content-sha256",
 ];
+/// The hash of the body, which is verified as one in the header is; the signature is that of an unsigned body.
+const PAYLOAD: &str = "x-amz-content-sha256";
 
 /// Adds what a signed query says as headers.
 ///
@@ -42,6 +44,11 @@ pub fn apply(query: Option<&str>, headers: &mut HeaderMap) -> S3Result<()> {
             S3Error::with_message(S3ErrorCode::InvalidArgument, what)
         };
         let value: Vec<u8> = percent_decode_str(value).collect();
+        let is_plain = value == b"UNSIGNED-PAYLOAD"
+            || std::str::from_utf8(&value).is_ok_and(|text| hex::decode_hash(text).is_some());
+        if name == PAYLOAD && !is_plain {
+            return Err(wrong("is neither UNSIGNED-PAYLOAD nor the SHA-256 of a body"));
+        }
         let header =
             HeaderName::try_from(&*name).map_err(|_| wrong("is not the name of a header"))?;
         let value = HeaderValue::from_bytes(&value).map_err(|_| wrong("cannot be a header"))?;
@@ -93,8 +100,17 @@ mod tests {
             ("X-Amz-Signature=f&x-amz-acl=a&x-amz-acl=a", &[]),
             ("X-Amz-Signature=f&x-amz-meta-a=%0a", &[]),
             ("X-Amz-Signature=f&x-amz-meta-(=1", &[]),
+            ("X-Amz-Signature=f&X-Amz-Content-Sha256=STREAMING-UNSIGNED-PAYLOAD-TRAILER", &[]),
         ] {
             assert_eq!(applied(query, given), Err("InvalidArgument".to_owned()), "{query}");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_a_body_is_one_also_in_a_query() {
+        for value in ["UNSIGNED-PAYLOAD", &"0a".repeat(32)] {
+            let headers = applied(&format!("X-Amz-Signature=f&X-Amz-Content-Sha256={value}"), &[]);
+            assert_eq!(headers.unwrap(), [(PAYLOAD.to_owned(), value.to_owned())]);
         }
     }
 
