@@ -1,7 +1,7 @@
 //! The measures that every queue computes, and the condition under which they exist.
 
 use crate::bisection::quantile;
-use crate::error::{Error, not_negative};
+use crate::error::{Error, is_stable, not_negative};
 
 /// The measures that every queue computes. Times are in seconds. Numbers are means over time (by
 /// Little's law, of the requests that are accepted).
@@ -80,5 +80,5 @@ pub trait Queue {
 /// Checks that an arrival rate is at least 0 and below the saturation of its queue.
 pub(crate) fn stable(rate: f64, saturation: f64) -> Result<f64, Error> {
     not_negative("the arrival rate", rate)?;
-    if rate < saturation { Ok(rate) } else { Err(Error::Unstable { rate, saturation }) }
+    if is_stable(rate, saturation) { Ok(rate) } else { Err(Error::Unstable { rate, saturation }) }
 }

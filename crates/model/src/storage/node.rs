@@ -2,7 +2,7 @@
 
 use crate::bisection::{bisect, quantile};
 use crate::distribution::{Empirical, ServiceTime};
-use crate::error::{Error, check, not_negative, positive};
+use crate::error::{Error, check, is_stable, not_negative, positive};
 use crate::queue::ArrivalLaw;
 
 use super::HitRatio;
@@ -270,12 +270,13 @@ impl Node {
     pub(super) fn steady(&self, rate: f64) -> Result<Operating, Error> {
         not_negative("the request rate", rate)?;
         let unstable = || Error::Unstable { rate, saturation: self.saturation() };
-        if rate * self.shares(rate).1 >= self.device_saturation() {
+        if !is_stable(rate * self.shares(rate).1, self.device_saturation()) {
             return Err(unstable());
         }
         let mut at = self.behind_front(rate);
         at.front = self.front_operating(rate, at.response_mean);
-        if at.front.link_utilisation >= 1.0 || at.front.workers_utilisation >= 1.0 {
+        let busy = [at.front.link_utilisation, at.front.workers_utilisation];
+        if busy.iter().any(|busy| !is_stable(*busy, 1.0)) {
             return Err(unstable());
         }
         at.response_mean += at.front.wait_mean;

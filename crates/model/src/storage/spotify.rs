@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bisection::bisect;
-use crate::error::{Error, check, not_negative, positive};
+use crate::error::{Error, check, is_stable, not_negative, positive};
 
 use super::HitRatio;
 
@@ -83,7 +83,7 @@ impl Spotify {
     pub fn cdf(&self, rate: f64, t: f64) -> Result<f64, Error> {
         not_negative("the request rate", rate)?;
         let rho = self.utilisation(rate);
-        if rho >= 1.0 {
+        if !is_stable(rho, 1.0) {
             return Err(Error::Unstable { rate, saturation: self.saturation() });
         }
         if t.is_nan() || t < 0.0 {

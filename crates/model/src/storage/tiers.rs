@@ -3,7 +3,7 @@
 
 use crate::bisection::{bisect, quantile};
 use crate::distribution::{Empirical, ServiceTime};
-use crate::error::{Error, check, not_negative, positive};
+use crate::error::{Error, check, is_stable, not_negative, positive};
 
 use super::several::ClassAt;
 use super::{Class, HitLaw, Node, Server};
@@ -258,7 +258,7 @@ impl Tiers {
         self.check()?;
         not_negative("the request rate", rate)?;
         let saturation = self.saturation();
-        if rate < saturation { Ok(()) } else { Err(Error::Unstable { rate, saturation }) }
+        if is_stable(rate, saturation) { Ok(()) } else { Err(Error::Unstable { rate, saturation }) }
     }
 
     /// The operating point at `rate` requests/s. [`Error::Unstable`] at or past saturation.

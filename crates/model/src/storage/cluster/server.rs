@@ -1,6 +1,6 @@
 //! [`Server`]: the interface between a cluster and the models of its servers.
 
-use crate::error::{Error, positive};
+use crate::error::{Error, is_stable, positive};
 use crate::storage::{Node, Spotify};
 
 use super::HitLaw;
@@ -121,7 +121,7 @@ impl Server for Spotify {
 
     fn stable(&self, rate: f64) -> Result<(), Error> {
         let saturation = Spotify::saturation(self);
-        let stable = self.utilisation(rate) < 1.0;
+        let stable = is_stable(self.utilisation(rate), 1.0);
         stable.then_some(()).ok_or(Error::Unstable { rate, saturation })
     }
 
