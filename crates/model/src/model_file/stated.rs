@@ -210,6 +210,18 @@ impl Model {
         check("the number of devices", f64::from(node.devices), 1.0..=1e6, "1 to 1,000,000")?;
         let mean = node.service_mean_s;
         positive("the lower end of the mean service time", mean.low)?;
+        if let Some((origin, _)) = &node.origin
+            && node.alpha == 0.0
+        {
+            // Memory's share at no load may be above 1 in the published model, where it falls with the load.
+            let both = node.q0.value + origin;
+            check(
+                "the share of memory and of the origin together",
+                both,
+                0.0..=1.0 + 1e-9,
+                "0 to 1",
+            )?;
+        }
         let whole = |law: &AnyLaw| law_of(law, Parameter::exact(law.mean(), "s"));
         let class = ClassParameters {
             name: "bulk_device".to_owned(),
@@ -367,6 +379,10 @@ mod tests {
             StatedNode { q0: StatedNumber::exact(f64::NAN), ..node() },
             StatedNode { service_mean_s: StatedNumber::between(-0.01, 0.03), ..node() },
             StatedNode { origin: Some((1.5, any(Exponential::new(0.01).unwrap()))), ..node() },
+            StatedNode {
+                origin: Some((0.5, any(Exponential::new(0.01).unwrap()))),
+                ..node().with_memory(0.6, 0.0)
+            },
             StatedNode { loads: Some((5.0, 1.0)), ..node() },
             StatedNode { loads: Some((0.0, f64::INFINITY)), ..node() },
         ] {
