@@ -63,7 +63,7 @@ pub fn run(args: &Args, asked: &Questions) -> anyhow::Result<ExitCode> {
     }
     let law = args.law(&file)?;
     let mut model = file.model()?;
-    let changes = args.changes(&file);
+    let changes = args.changes(&file)?;
     for change in &changes {
         model = model.changed(change, &law)?;
     }

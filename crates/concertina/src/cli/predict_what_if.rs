@@ -98,8 +98,32 @@ impl FromStr for Factor {
 }
 
 impl Args {
+    /// Refuses a factor that is given twice: one of them would be left out, or both multiplied.
+    fn check_repeats(&self) -> anyhow::Result<()> {
+        for (option, factors) in [("speed", &self.speed), ("memory", &self.memory)] {
+            for (at, factor) in factors.iter().enumerate() {
+                if factors[..at].iter().any(|other| other.name == factor.name) {
+                    let of =
+                        factor.name.as_deref().map_or(String::new(), |name| format!(" of {name}"));
+                    bail!("--{option}{of} is given twice: give one factor");
+                }
+            }
+        }
+        for (at, (class, _)) in self.devices.iter().enumerate() {
+            if self.devices[..at].iter().any(|(other, _)| other == class) {
+                bail!("--devices of {class} is given twice: give one number");
+            }
+        }
+        Ok(())
+    }
+
     /// The changes, in the order in which they apply.
-    pub(super) fn changes(&self, file: &ClusterFile) -> Vec<Change> {
+    ///
+    /// # Errors
+    ///
+    /// If one is given twice.
+    pub(super) fn changes(&self, file: &ClusterFile) -> anyhow::Result<Vec<Change>> {
+        self.check_repeats()?;
         let all: Vec<&str> = file.nodes.iter().map(|node| node.name.as_str()).collect();
         let own = |f: &Factor| {
             let names = f.name.as_deref().map_or(all.clone(), |name| vec![name]);
@@ -120,7 +144,7 @@ impl Args {
         } else if !self.shares.is_empty() {
             changes.push(Change::Shares(self.shares.clone()));
         }
-        changes
+        Ok(changes)
     }
 }
 
@@ -132,13 +156,14 @@ impl Args {
 
     /// What is different of `servers` servers like one that was fitted.
     pub fn what_if(&self, servers: u32) -> anyhow::Result<WhatIf> {
+        self.check_repeats()?;
         let factor = |option: &str, of: &[Factor]| {
             if let Some(name) = of.iter().find_map(|factor| factor.name.as_deref()) {
                 bail!(
                     "--{option} {name}=…: a model file is of one server; give the factor without a name"
                 );
             }
-            Ok(of.iter().map(|factor| factor.factor).product())
+            Ok(of.first().map_or(1.0, |factor| factor.factor))
         };
         if self.memory_exponent.is_some() && self.memory.is_empty() && self.lost() == 0 {
             bail!(
