@@ -66,10 +66,15 @@ impl PlanReport<'_> {
         let question = &self.plan.question;
         let mut out = format!("{} at {} requests/s", self.objective, digits(question.rate, 6));
         if let Some(growth) = question.growth {
+            let end = question.rate * (1.0 + growth.per_month).powf(growth.months.into());
+            let (verb, counts) = match growth.per_month < 0.0 {
+                true => ("falling", ", of which the first counts"),
+                false => ("growing", ""),
+            };
             out += &format!(
-                ", growing {} % a month to {} in {} months",
-                digits(growth.per_month * 100.0, 3),
-                digits(self.plan.design_rate, 6),
+                ", {verb} {} % a month to {} in {} months{counts}",
+                digits(growth.per_month.abs() * 100.0, 3),
+                digits(end, 6),
                 growth.months
             );
         }
