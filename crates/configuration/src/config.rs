@@ -102,6 +102,7 @@ impl Config {
         self.check_membership(checks.part("membership"));
         self.check_cluster(checks);
         self.check_folders(checks);
+        self.check_listeners(checks);
         self.cluster.check(checks.part("cluster"));
         self.gateway.check(checks.part("gateway"));
         self.check_s3(checks.part("s3"));

@@ -118,6 +118,42 @@ impl Config {
         }
     }
 
+    /// Checks that no two of the places where this process listens are the same: the second could not be opened.
+    pub(crate) fn check_listeners(&self, checks: &mut Checks<'_>) {
+        let node = (self.is_node() && self.is_clustered()).then(|| self.node_address());
+        let proxy = self.is_proxy().then_some(self.memcached.listen.as_str());
+        let all = [
+            ("cluster.name", node),
+            ("serve.listen", Some(self.serve.listen.as_str())),
+            ("s3.listen", self.s3.listen.as_deref()),
+            ("memcached.listen", proxy),
+            ("memcached.node_listen", self.memcached.node_listen.as_deref()),
+        ];
+        let all: Vec<(&str, SocketAddr)> = all
+            .iter()
+            .filter_map(|(key, text)| Some((*key, text.as_ref()?.parse().ok()?)))
+            .collect();
+        for (at, (key, address)) in all.iter().enumerate() {
+            let is_same = |other: &SocketAddr| {
+                let overlaps = other.ip() == address.ip()
+                    || other.ip().is_unspecified()
+                    || address.ip().is_unspecified();
+                address.port() != 0 && other.port() == address.port() && overlaps
+            };
+            // The node's own address beside its gateway's is a mistake that is told apart.
+            let other = all[..at].iter().find(|(other, address)| {
+                is_same(address) && (*other, *key) != ("cluster.name", "serve.listen")
+            });
+            if let Some((other, _)) = other {
+                checks.must(
+                    false,
+                    key,
+                    format!("{address} is the address of {other} too; give each its own"),
+                );
+            }
+        }
+    }
+
     /// Checks that this process is one of the members, or none as a gateway.
     fn check_own_name(&self, checks: &mut Checks<'_>) {
         let names: Vec<&str> = self.members.iter().map(|m| m.name.as_str()).collect();

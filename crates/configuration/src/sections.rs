@@ -280,6 +280,11 @@ impl Serve {
         let token = self.token.as_ref().map(Secret::expose);
         checks.must(token != Some(""), "token", "is empty; leave it out or set it");
         checks.must(
+            token.is_none_or(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
+            "token",
+            "has a blank, a line break or another character that no header `Authorization: Bearer TOKEN` can have",
+        );
+        checks.must(
             token.is_none_or(|token| token::hash_of(token).is_some()),
             "token",
             "begins with blake3: and is not a hash as `concertina keys token` prints it",

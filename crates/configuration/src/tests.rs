@@ -448,3 +448,24 @@ fn a_size_is_shown_as_it_is_written() {
         assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
     }
 }
+
+#[test]
+fn places_to_listen_and_tokens_that_cannot_be_are_mistakes() {
+    let s3 = "[s3]\nkeys = \"keys.toml\"\nlisten = ";
+    for (text, expected) in [
+        (format!("{s3}\"127.0.0.1:7070\""), "s3.listen"),
+        (format!("[serve]\nlisten = \"127.0.0.1:9000\"\n{s3}\"0.0.0.0:9000\""), "serve.listen too"),
+        ("[memcached]\nnode_listen = \"127.0.0.1:7070\"".to_owned(), "memcached.node_listen"),
+        ("[serve]\ntoken = \"a b\"".to_owned(), "serve.token"),
+        ("[serve]\ntoken = \"a\\n\"".to_owned(), "serve.token"),
+    ] {
+        let found = mistakes(&text, &[]);
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+    for text in [
+        format!("[serve]\nlisten = \"127.0.0.1:0\"\n{s3}\"127.0.0.1:0\""),
+        format!("{s3}\"127.0.0.2:7070\""),
+    ] {
+        Config::parse(&text, "", &[]).unwrap();
+    }
+}
