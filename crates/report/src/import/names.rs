@@ -28,7 +28,7 @@ const fn stamp(name: &'static str, side: Side) -> Variable {
     Variable { name, role: Role::Stamp, unit: None, side: Some(side) }
 }
 
-/// The variables of nginx, Apache, Varnish, Envoy, HAProxy and curl that are used. Of several for the same, the first.
+/// The variables of nginx, Apache, Varnish, Envoy and curl that are used. Of several for the same, the first.
 static VARIABLES: &[Variable] = &[
     // nginx: the finest stamp first. It reads both ends of a request from a clock of milliseconds.
     stamp("msec", Side::End),
@@ -80,17 +80,6 @@ static VARIABLES: &[Variable] = &[
     plain("REQ(:METHOD)", Role::Method),
     plain("REQ(X-ENVOY-ORIGINAL-PATH?:PATH)", Role::Path),
     plain("REQ(:PATH)", Role::Path),
-    // HAProxy: `%tr` is the start of the request, `%t` that of the connection, `%Ta` counts from the former.
-    stamp("tr", Side::Start),
-    stamp("trg", Side::Start),
-    stamp("trl", Side::Start),
-    stamp("Ts", Side::Start),
-    timed("Ta", Unit::Millis),
-    timed("Tt", Unit::Millis),
-    plain("ST", Role::Status),
-    plain("HM", Role::Method),
-    plain("HU", Role::Path),
-    plain("HP", Role::Path),
     // curl: it has no stamp but `%time{…}`, which is written at the end.
     stamp("time", Side::End),
     stamp("end", Side::End),
@@ -109,10 +98,31 @@ static VARIABLES: &[Variable] = &[
     Variable { name: "duration", role: Role::Response, unit: None, side: None },
 ];
 
+/// Those of HAProxy, some of which have names that are others in Apache. `%tr` is the start of the request, `%t` that of the
+/// connection, `%Ta` counts from the former.
+static OF_HAPROXY: &[Variable] = &[
+    stamp("tr", Side::Start),
+    stamp("trg", Side::Start),
+    stamp("trl", Side::Start),
+    stamp("t", Side::Start),
+    stamp("T", Side::Start),
+    stamp("Tl", Side::Start),
+    stamp("Ts", Side::Start),
+    timed("Ta", Unit::Millis),
+    timed("Tt", Unit::Millis),
+    plain("r", Role::Request),
+    plain("ST", Role::Status),
+    plain("B", Role::Bytes),
+    plain("HM", Role::Method),
+    plain("HU", Role::Path),
+    plain("HP", Role::Path),
+    plain("s", Role::Server),
+];
+
 /// A variable by its name in a format: `request_time`, `request_time:us` for another unit than the usual one, `>s`.
-fn variable(name: &str) -> Option<(&'static Variable, Option<Unit>)> {
+fn variable(name: &str, known: &'static [Variable]) -> Option<(&'static Variable, Option<Unit>)> {
     let name = name.trim_start_matches(['<', '>', '!']);
-    let find = |name: &str| VARIABLES.iter().find(|variable| variable.name == name);
+    let find = |name: &str| known.iter().find(|variable| variable.name == name);
     if let Some(found) = find(name) {
         return Some((found, None));
     }
@@ -121,11 +131,14 @@ fn variable(name: &str) -> Option<(&'static Variable, Option<Unit>)> {
 }
 
 /// The columns of the values that are named as variables of servers are, and the side of the stamp.
-fn columns_of<'a>(names: impl Iterator<Item = &'a str>) -> (Vec<Column>, Option<Side>) {
+fn columns_of<'a>(
+    names: impl Iterator<Item = &'a str>,
+    known: &'static [Variable],
+) -> (Vec<Column>, Option<Side>) {
     let mut ranked: Vec<(usize, &Variable, Column)> = Vec::new();
     for name in names {
-        let Some((found, unit)) = variable(name) else { continue };
-        let rank = VARIABLES.iter().position(|v| v.name == found.name).unwrap_or(0);
+        let Some((found, unit)) = variable(name, known) else { continue };
+        let rank = known.iter().position(|v| v.name == found.name).unwrap_or(0);
         let mut column = Column::new(found.role, Place::Name(name.to_owned()));
         column.unit = unit.or(found.unit);
         ranked.push((rank, found, column));
@@ -149,7 +162,8 @@ fn columns_of<'a>(names: impl Iterator<Item = &'a str>) -> (Vec<Column>, Option<
 pub(super) fn of_template(text: &str, fields: Option<&str>) -> Result<Layout, Error> {
     let template = Template::parse(text)?;
     let failed = |reason: &str| Error::Format { reason: reason.to_owned() };
-    let (columns, side) = columns_of(template.names.iter().map(String::as_str));
+    let known = if template.is_of_haproxy() { OF_HAPROXY } else { VARIABLES };
+    let (columns, side) = columns_of(template.names.iter().map(String::as_str), known);
     // Only Tomcat has %F, whose %D is in ms up to 10.0 and in µs since.
     let is_tomcat = ["D", "F"].iter().all(|name| template.names.iter().any(|n| n == name));
     // Envoy's.
@@ -192,7 +206,7 @@ pub(super) fn of_json<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option
     if !is_stamped || !has("request_time") {
         return None;
     }
-    let (columns, side) = columns_of(keys);
+    let (columns, side) = columns_of(keys, VARIABLES);
     let layout = Layout::new("JSON with nginx's names", Shape::Json, columns);
     let is_whole = layout.has(Role::Stamp) && layout.has(Role::Response);
     let side = side.filter(|_| is_whole)?;
@@ -483,6 +497,8 @@ pub(super) fn described(mut layout: Layout, fields: &str) -> Result<Layout, Erro
 
 #[cfg(test)]
 mod tests {
+    use super::super::entry::Line;
+    use super::super::filter::Filter;
     use super::*;
 
     fn roles(layout: &Layout) -> Vec<Role> {
@@ -524,6 +540,15 @@ mod tests {
         assert_eq!(layout.columns[3].place, Place::Name("key".into()));
         assert!(described(base.clone(), "start=a,end=b").unwrap().has_both_ends());
         assert!(described(base, "colour=a").unwrap_err().to_string().contains("`colour`"));
+        // In HAProxy `%s` is the server, where it is Apache's status.
+        let format = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r";
+        let mut haproxy = of_template(format, None).unwrap();
+        let line = "192.0.2.1:33317 [06/Feb/2009:12:14:14.655] http-in static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 \
+                    {1wt.eu} {} \"GET /index.html HTTP/1.1\"";
+        let read = haproxy.line(line, &Filter::default());
+        let Ok(Line::Request(entry)) = read else { panic!("{read:?}") };
+        assert_eq!((entry.status, entry.bytes), (Some(200), 2750));
+        assert_eq!(entry.response.map(|taken| taken.ns), Some(109_000_000));
         let apache = of_template("%t %>s %D", None).unwrap();
         assert_eq!((apache.side, apache.columns[1].unit), (Some(Side::Start), Some(Unit::Micros)));
         let units = of_template("${msec} ${request_time:us}", None).unwrap();

@@ -1,6 +1,8 @@
 //! Format strings of logs, as servers' configurations have them: nginx (`$request_time`), Apache and Varnish (`%D`,
 //! `%{ms}T`), Envoy (`%DURATION%`), HAProxy (`%Ta`) and `curl -w` (`%{time_total}`).
 
+use std::borrow::Cow;
+
 use super::error::Error;
 use super::excerpt::excerpt;
 use super::split::Fault;
@@ -14,8 +16,9 @@ enum Part {
 }
 
 /// A parsed format.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Template {
+    dialect: Dialect,
     parts: Vec<Part>,
     /// The variables in the order of their places, without `$` or `%`: `request_time`, `D`, `{ms}T`, `DURATION`, `>s`.
     pub names: Vec<String>,
@@ -47,6 +50,57 @@ fn dialect(text: &str) -> Dialect {
         Dialect::Nginx
     }
 }
+
+/// The pieces in quotes at the beginning of a text, of either kind, joined, and what follows the last. A backslash keeps a quote or
+/// another backslash from its meaning; before other characters it is one of the format.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let (mut joined, mut rest, mut count) = (String::new(), text.trim_start(), 0);
+    while let Some(quote) = rest.chars().next().filter(|c| matches!(c, '\'' | '"')) {
+        let mut inner = rest[1..].char_indices().peekable();
+        let end = loop {
+            match inner.next()? {
+                (at, c) if c == quote => break at,
+                (_, '\\') if inner.peek().is_some_and(|(_, c)| matches!(c, '\'' | '"' | '\\')) => {
+                    joined.extend(inner.next().map(|(_, c)| c));
+                }
+                (_, c) => joined.push(c),
+            }
+        };
+        rest = rest.get(end + 2..)?.trim_start();
+        count += 1;
+    }
+    (count > 0).then_some((joined, rest))
+}
+
+/// The format in a line of a configuration (`log_format NAME '…' '…';`, `LogFormat "…" NAME`, `log-format "…"`), or in its quotes
+/// alone; any other text is the format itself.
+fn format_of(text: &str) -> Cow<'_, str> {
+    let trimmed = text.trim();
+    let word = |text: &str| text.split_whitespace().next().unwrap_or("").to_owned();
+    let after = |text: &'_ str, word: &str| text.trim_start()[word.len()..].trim_start().to_owned();
+    let directive = word(trimmed);
+    let is_end = |rest: &str| rest.is_empty() || rest == ";";
+    let found = match directive.as_str() {
+        "log_format" => {
+            let mut rest = after(trimmed, &directive);
+            rest = after(&rest, &word(&rest));
+            if rest.starts_with("escape=") {
+                rest = after(&rest, &word(&rest));
+            }
+            quoted(&rest).filter(|(_, end)| is_end(end)).map(|(format, _)| format)
+        }
+        "LogFormat" | "log-format" => quoted(&after(trimmed, &directive)).map(|(format, _)| format),
+        // Double quotes are more likely those of the log.
+        _ if trimmed.starts_with('\'') => {
+            quoted(trimmed).filter(|(_, end)| is_end(end)).map(|(format, _)| format)
+        }
+        _ => None,
+    };
+    found.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
+/// Times that are written with a blank between the day and the zone.
+const WITH_BLANK: [&str; 5] = ["time_local", "T", "Tl", "trg", "trl"];
 
 fn failed(reason: impl Into<String>) -> Error {
     Error::Format { reason: reason.into() }
@@ -135,11 +189,12 @@ impl Template {
     /// # Errors
     /// [`Error::Format`] if a variable has no name or two are adjacent.
     pub fn parse(text: &str) -> Result<Template, Error> {
-        let dialect = dialect(text);
+        let text = format_of(text);
+        let dialect = dialect(&text);
         let mark = dialect.mark();
-        let mut template = Template::default();
+        let mut template = Template { dialect, parts: Vec::new(), names: Vec::new() };
         let mut literal = String::new();
-        let mut rest = text;
+        let mut rest = &*text;
         while let Some(at) = rest.find(mark) {
             let (before, after) = rest.split_at(at);
             literal.push_str(before);
@@ -150,6 +205,11 @@ impl Template {
                 continue;
             }
             let (name, left) = dialect.variable(after)?;
+            // What HAProxy puts in quotes.
+            let is_quoted = dialect == Dialect::Haproxy && after.starts_with("{+Q");
+            if is_quoted {
+                literal.push('"');
+            }
             if name.is_empty() && dialect != Dialect::Haproxy {
                 return Err(failed(format!(
                     "a `{mark}` is not followed by the name of a variable"
@@ -170,6 +230,9 @@ impl Template {
             if dialect == Dialect::Apache && matches!(name.as_str(), "t") {
                 literal.push(']');
             }
+            if is_quoted {
+                literal.push('"');
+            }
             template.parts.push(Part::Variable(template.names.len()));
             template.names.push(name);
             rest = left;
@@ -181,6 +244,17 @@ impl Template {
             template.parts.push(Part::Literal(literal.to_owned()));
         }
         Ok(template)
+    }
+
+    /// Whether its variables are those of HAProxy.
+    pub fn is_of_haproxy(&self) -> bool {
+        self.dialect == Dialect::Haproxy
+    }
+
+    /// Whether the values of a variable have a blank in them.
+    fn has_blank(&self, variable: usize) -> bool {
+        let is_dialect = matches!(self.dialect, Dialect::Haproxy | Dialect::Nginx);
+        is_dialect && self.names.get(variable).is_some_and(|name| WITH_BLANK.contains(&&**name))
     }
 
     /// The values of a line's variables, in the order of their names.
@@ -199,9 +273,14 @@ impl Template {
                 }
                 Part::Variable(index) => {
                     let end = match parts.peek() {
-                        Some(Part::Literal(text)) => rest.find(text.as_str()).ok_or_else(|| {
-                            fault(format!("`{text}` expected after `{}`", excerpt(rest)))
-                        })?,
+                        Some(Part::Literal(text)) => {
+                            let blank = if self.has_blank(*index) { rest.find(' ') } else { None };
+                            let from = blank.map_or(0, |blank| blank + 1);
+                            let end = rest[from..].find(text.as_str()).ok_or_else(|| {
+                                fault(format!("`{text}` expected after `{}`", excerpt(rest)))
+                            })?;
+                            from + end
+                        }
                         _ => rest.len(),
                     };
                     let (value, left) = rest.split_at(end);
@@ -225,6 +304,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn is_read_as(format: &str, line: &str, expected: &[&str]) {
+        let template = Template::parse(format).unwrap();
+        let values = template.values(line).unwrap();
+        let read = template.names.iter().zip(values).map(|(n, v)| format!("{n}={v}"));
+        assert_eq!(read.collect::<Vec<_>>(), expected, "{format}");
+    }
 
     #[test]
     fn the_languages_of_servers_are_read() {
@@ -267,7 +353,7 @@ mod tests {
                     "Tr=2",
                     "Ta=3",
                     "ST=200",
-                    "r=\"GET\"",
+                    "r=GET",
                 ],
             ),
             (
@@ -276,10 +362,37 @@ mod tests {
                 vec!["time_total=0.012345", "http_code=200"],
             ),
         ] {
-            let template = Template::parse(format).unwrap();
-            let values = template.values(line).unwrap();
-            let read = template.names.iter().zip(values).map(|(n, v)| format!("{n}={v}"));
-            assert_eq!(read.collect::<Vec<_>>(), expected, "{format}");
+            is_read_as(format, line, &expected);
+        }
+    }
+
+    #[test]
+    fn lines_of_configurations_are_formats() {
+        for (format, line, expected) in [
+            (
+                "$time_local $status '$x'",
+                "22/Nov/2026:04:15:00 +0000 200 'y'",
+                vec!["time_local=22/Nov/2026:04:15:00 +0000", "status=200", "x=y"],
+            ),
+            (
+                "log_format timed escape=default '$msec $status '\n  '\"$request\" $request_time';",
+                "1.5 200 \"GET / HTTP/1.1\" 0.1",
+                vec!["msec=1.5", "status=200", "request=GET / HTTP/1.1", "request_time=0.1"],
+            ),
+            (
+                "LogFormat \"%h \\\"%r\\\" %>s %D\" timed",
+                "::1 \"GET / HTTP/1.1\" 200 5",
+                vec!["h=::1", "r=GET / HTTP/1.1", "s=200", "D=5"],
+            ),
+            ("'$msec ' '$request_time'", "1.5 0.1", vec!["msec=1.5", "request_time=0.1"]),
+            ("\"$request\" \"$msec\"", "\"GET\" \"1.5\"", vec!["request=GET", "msec=1.5"]),
+            (
+                "log-format \"%T %ST %Ta\"",
+                "9/Dec/2013:12:59:46 +0000 200 5",
+                vec!["T=9/Dec/2013:12:59:46 +0000", "ST=200", "Ta=5"],
+            ),
+        ] {
+            is_read_as(format, line, &expected);
         }
     }
 
