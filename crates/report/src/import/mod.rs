@@ -21,6 +21,7 @@ mod layout;
 mod levels;
 mod names;
 mod open;
+mod options;
 mod prometheus;
 mod sense;
 mod shown;
@@ -37,6 +38,7 @@ pub use crate::uncertainty::Imported;
 pub use access_log::FileSummary;
 use access_log::{Logged, TIMES_MAX};
 pub use error::Error;
+pub use options::Options;
 pub use steps::{Cut, InStep};
 
 use std::collections::BTreeMap;
@@ -49,47 +51,9 @@ use record::{FORMAT, Machine, Run, RunWriter, Step};
 
 use crate::objective::{digits, time};
 use filter::Filter;
-use layout::Side;
 use shown::{count, length, share};
 use source::{Source, text};
 use time::Unit;
-
-/// The options of an import.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The run folder to write.
-    pub out: PathBuf,
-    /// Logs of requests, in any order. `-` is the standard input; gzip, bzip2 and zstd are decompressed.
-    pub logs: Vec<PathBuf>,
-    /// Their format as a server's configuration has it, or `json`; `None` recognises it.
-    pub log_format: Option<String>,
-    /// What their values are: `end=ts,response=duration:ms,status=code`.
-    pub fields: Option<String>,
-    /// The unit of durations, if the logs do not say it: `s`, `ms`, `us` or `ns`.
-    pub unit: Option<String>,
-    /// Which end of a request a stamp is, if the logs do not say it: `start` or `end`.
-    pub stamp: Option<String>,
-    /// Leave out requests that ended before this time.
-    pub from: Option<String>,
-    /// Leave out requests that ended at or after this time.
-    pub to: Option<String>,
-    /// Leave out requests of other paths than these beginnings, or patterns with `*`.
-    pub paths: Vec<String>,
-    /// Leave out requests of other statuses than these: `200`, `2xx`, `200-299`.
-    pub statuses: Vec<String>,
-    /// The output of `iostat -x -t`.
-    pub iostat: Option<PathBuf>,
-    /// Devices to take from it; if empty, all disks with reads.
-    pub devices: Vec<String>,
-    /// A saved response of Prometheus.
-    pub prometheus: Option<PathBuf>,
-    /// Length of a window made from the access log, seconds. A log of many windows has longer ones.
-    pub window_s: f64,
-    /// How the input is cut into steps.
-    pub steps: Cut,
-    /// Skip any number of lines that cannot be parsed, and import records that cannot be true.
-    pub lenient: bool,
-}
 
 /// The result of an import.
 #[derive(Clone, Debug, Serialize)]
@@ -157,7 +121,7 @@ pub mod fuzzing {
     /// The windows of a saved response of Prometheus.
     pub fn prometheus(text: &str) -> Result<Vec<Window>, Error> {
         let objectives = Settings::default().objectives_ms;
-        Ok(prometheus::read(text, Path::new("-"), &objectives)?.windows)
+        Ok(prometheus::read(text, Path::new("-"), &objectives, None)?.windows)
     }
 
     /// The windows of the output of `iostat`.
@@ -304,18 +268,25 @@ impl Sources {
         }
     }
 
-    fn prometheus(&mut self, path: &Path) -> Result<(), Error> {
+    fn prometheus(&mut self, path: &Path, unit: Option<Unit>) -> Result<(), Error> {
         let objectives = Settings::default().objectives_ms;
-        let range = prometheus::read(&text(path)?, path, &objectives)?;
+        let range = prometheus::read(&text(path)?, path, &objectives, unit)?;
         let (series, resets) = (range.series, range.resets);
         self.note(format!(
-            "{series} bucket series were read; their counters were reset {resets} times."
+            "{series} bucket series were read; their counters were reset {resets} times. Their bounds are in {}.",
+            range.unit.name()
         ));
         if range.joined > 0 {
             self.note(format!(
                 "{} intervals were merged with others: a series had no sample there, or the query's step is \
                  shorter than the sampling interval.",
                 range.joined
+            ));
+        }
+        if range.bounds_left_out > 0 {
+            self.note(format!(
+                "{} bounds that only some of the series have were left out: the others' counts up to them are unknown.",
+                range.bounds_left_out
             ));
         }
         if range.above > 0 {
@@ -368,25 +339,12 @@ impl Sources {
 
 /// How the logs are read, as the options say.
 fn reader_settings(options: &Options) -> Result<access_log::Settings, Error> {
-    let unit = match options.unit.as_deref() {
-        None => None,
-        Some(name) => Some(
-            Unit::parse(name)
-                .ok_or_else(|| option(format!("--unit {name} is none of s, ms, us and ns")))?,
-        ),
-    };
-    let side = match options.stamp.as_deref() {
-        None => None,
-        Some("start") => Some(Side::Start),
-        Some("end") => Some(Side::End),
-        Some(other) => return Err(option(format!("--stamp {other} is neither start nor end"))),
-    };
     let (from, to) = (options.from.as_deref(), options.to.as_deref());
     Ok(access_log::Settings {
         format: options.log_format.clone(),
         fields: options.fields.clone(),
-        unit,
-        side,
+        unit: options.unit()?,
+        side: options.side()?,
         filter: Filter::parse(from, to, &options.paths, &options.statuses)?,
         window_ns: (options.window_s * SECOND as f64) as u64,
         objectives_ms: Settings::default().objectives_ms,
@@ -452,48 +410,13 @@ fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
     Some(share)
 }
 
-fn option(reason: impl Into<String>) -> Error {
-    Error::Option { reason: reason.into() }
-}
-
-fn check(options: &Options) -> Result<(), Error> {
-    let others = [&options.iostat, &options.prometheus].into_iter().flatten();
-    let sources: Vec<&PathBuf> = options.logs.iter().chain(others).collect();
-    if sources.is_empty() {
-        return Err(option("nothing to import: name the logs, or give --iostat or --prometheus"));
-    }
-    if !options.logs.is_empty() && options.prometheus.is_some() {
-        return Err(option(
-            "an access log and Prometheus both describe the clients' side; import them into two run \
-             folders, and fit with the log's, which has the finer resolution",
-        ));
-    }
-    if sources.iter().filter(|path| path.as_path() == Path::new("-")).count() > 1 {
-        return Err(option("only one file can be `-`, the standard input"));
-    }
-    if !(1e-3..=86_400.0).contains(&options.window_s) {
-        let window = time(options.window_s);
-        return Err(option(format!(
-            "invalid --window {window}: it must be between 1 ms and one day"
-        )));
-    }
-    match options.steps {
-        Cut::Every(s) if !(options.window_s..=1e9).contains(&s) => Err(option(format!(
-            "invalid --steps {}: a step must last at least one window, {}",
-            time(s),
-            time(options.window_s)
-        ))),
-        _ => Ok(()),
-    }
-}
-
 /// Reads the sources and writes the run folder.
 ///
 /// # Errors
 /// Those of [`Error`], with the file and the line; contradictory options; a run folder that already
 /// exists.
 pub fn import(options: &Options) -> Result<Summary, Error> {
-    check(options)?;
+    options.check()?;
     // Before a long log is read in vain.
     RunWriter::check_free(&options.out)?;
     let mut sources = Sources::default();
@@ -501,7 +424,7 @@ pub fn import(options: &Options) -> Result<Summary, Error> {
         sources.access_logs(options)?;
     }
     if let Some(path) = &options.prometheus {
-        sources.prometheus(path)?;
+        sources.prometheus(path, options.unit()?)?;
     }
     if let Some(path) = &options.iostat {
         sources.iostat(path, &options.devices)?;

@@ -55,6 +55,16 @@ impl Unit {
         }
     }
 
+    /// Its length, seconds.
+    pub fn seconds(self) -> f64 {
+        match self {
+            Unit::Seconds => 1.0,
+            Unit::Millis => 1e-3,
+            Unit::Micros => 1e-6,
+            Unit::Nanos => 1e-9,
+        }
+    }
+
     /// Decimals of a second that an integer of this unit has.
     fn decimals(self) -> u32 {
         match self {
