@@ -220,3 +220,94 @@ fn names_that_say_too_little_are_listed() {
     );
     assert!(error.contains("--fields"), "{error}");
 }
+
+/// A transaction controller writes a sample of its own for all of the requests within it.
+#[test]
+fn transactions_of_jmeter_are_no_further_requests() {
+    let header = "timeStamp,elapsed,label,responseCode,responseMessage,success,bytes,URL\n";
+    let message = "Number of samples in transaction : 1, number of failing samples : 0";
+    let of = |line: &dyn Fn(u64, u64) -> String| {
+        let text: String = service(5, 800).into_iter().map(|(a, d)| line(a, d)).collect();
+        log(format!("{header}{text}").as_bytes(), &settings("")).unwrap()
+    };
+    let transaction =
+        |a: u64, d: u64| format!("{},{},txn,200,\"{message}\",true,5,null\n", a / MS, (d - a) / MS);
+    let request =
+        |a: u64, d: u64| format!("{},{},get,200,OK,true,5,http://x/o\n", a / MS, (d - a) / MS);
+    let read = of(&|a, d| format!("{}{}", request(a, d), transaction(a, d)));
+    assert_eq!((read.lines, read.tally.other), (800, 801), "{:?}", read.taken);
+    assert!(read.taken.iter().any(|text| text.contains("are left out")), "{:?}", read.taken);
+    same_durations(&read, MS);
+    // "Generate parent sample" writes nothing else.
+    let read = of(&transaction);
+    assert!(read.taken.iter().any(|text| text.contains("is a transaction")), "{:?}", read.taken);
+    same_durations(&read, MS);
+    let xml = |a: u64, d: u64| {
+        let (at, taken) = (a / MS, (d - a) / MS);
+        format!(
+            "<sample t=\"{taken}\" ts=\"{at}\" s=\"true\" lb=\"txn\" rc=\"200\" rm=\"{message}\">\n\
+             <httpSample t=\"{taken}\" ts=\"{at}\" s=\"true\" lb=\"get\" rc=\"200\" rm=\"OK\"/>\n</sample>\n"
+        )
+    };
+    let text: String = service(5, 800).into_iter().map(|(a, d)| xml(a, d)).collect();
+    let text =
+        format!("<?xml version=\"1.0\"?>\n<testResults version=\"1.2\">\n{text}</testResults>\n");
+    let read = log(text.as_bytes(), &settings("")).unwrap();
+    assert_eq!(read.lines, 800, "{:?}", read.taken);
+    same_durations(&read, MS);
+}
+
+/// The time to the first byte stands before the time taken, and neither has a name.
+#[test]
+fn cloudfronts_real_time_logs_are_read_by_what_their_fields_hold() {
+    let line = |a: u64, d: u64| {
+        let (whole, first) = ((d - a) / MS, (d - a) / MS / 2);
+        format!(
+            "{}.{:03}\t192.0.2.1\t0.{first:03}\t200\t4838\tGET\thttps\td1.cloudfront.net\t/o/7\t30\tLHR62-C2\tid==\tx\t0.{whole:03}\tHTTP/2.0\tIPv4\n",
+            d / SECOND,
+            d / MS % 1000
+        )
+    };
+    let read = read_of(line, &settings("")).unwrap();
+    assert_eq!(read.files[0].format, "CloudFront, real-time log");
+    assert_eq!((read.files[0].stamp.as_str(), read.files[0].unit.as_str()), ("end", "s"));
+    assert!(read.origin.is_none(), "the first byte is not the origin's time");
+    same_durations(&read, MS);
+}
+
+/// `duration_format ms` and `nano` write integers.
+#[test]
+fn integers_of_caddy_are_not_seconds() {
+    for (unit, divisor) in [("ms", MS), ("ns", 1)] {
+        let line = |a: u64, d: u64| {
+            format!(
+                "{{\"ts\":{}.{:06},\"request\":{{\"method\":\"GET\",\"uri\":\"/o\"}},\"duration\":{},\"size\":5,\"status\":200}}\n",
+                d / SECOND,
+                d / US % 1_000_000,
+                (d - a) / divisor
+            )
+        };
+        let read = read_of(line, &settings("")).unwrap();
+        assert_eq!(read.files[0].unit, unit);
+        same_durations(&read, divisor);
+    }
+}
+
+/// With `option logasap` HAProxy writes a line when a reply begins.
+#[test]
+fn totals_of_replies_that_had_not_ended_are_pointed_out() {
+    let line = |plus: &'static str| {
+        move |a: u64, d: u64| {
+            let taken = (d - a) / MS;
+            let at = civil(a, "%d/%b/%Y:%H:%M:%S%.3f");
+            format!(
+                "lb haproxy[1]: 192.0.2.1:3 [{at}] in~ back/srv1 0/0/0/{taken}/{plus}{taken} 200 {plus}5 - - ---- 1/1/1/1/0 0/0 \"GET /o HTTP/1.1\"\n"
+            )
+        }
+    };
+    let said = |read: &Log| read.taken.iter().any(|text| text.contains("logasap"));
+    let early = read_of(line("+"), &settings("")).unwrap();
+    assert!(said(&early), "{:?}", early.taken);
+    same_durations(&early, MS);
+    assert!(!said(&read_of(line(""), &settings("")).unwrap()));
+}

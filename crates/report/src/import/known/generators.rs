@@ -20,7 +20,7 @@ pub(super) fn delimiter(sample: &Sample) -> Option<u8> {
 
 /// The layout of a load generator's output.
 pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
-    let tables = || table(&split::columns(sample.first(), b','));
+    let tables = || table(&split::columns(sample.first(), b','), sample);
     let known: [fn(&Sample) -> Option<Layout>; 5] =
         [ycsb, jmeter_xml, vegeta, apache_bench, gatling];
     let mut layout = known.iter().find_map(|find| find(sample)).or_else(tables)?;
@@ -28,7 +28,7 @@ pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
     Some(layout)
 }
 
-fn table(header: &[String]) -> Option<Layout> {
+fn table(header: &[String], sample: &Sample) -> Option<Layout> {
     let has = |names: &[&str]| names.iter().all(|name| header.iter().any(|h| h == name));
     let named = Column::named;
     let layout = |name: &str, columns| {
@@ -63,7 +63,7 @@ fn table(header: &[String]) -> Option<Layout> {
             named(Role::Path, if has(&["URL"]) { "URL" } else { "label" }),
             named(Role::Bytes, "bytes"),
         ];
-        return Some(jmeter(layout("JMeter, CSV", columns)));
+        return Some(jmeter(layout("JMeter, CSV", columns), &sample.lines[1..]));
     }
     if has(&["response-time", "offset"]) {
         let columns = vec![
@@ -96,10 +96,28 @@ fn undated(layout: Layout, program: &str) -> Layout {
     layout
 }
 
-fn jmeter(layout: Layout) -> Layout {
-    layout
+/// The message of the sample that a transaction controller writes for all of the requests within it.
+const TRANSACTION: &str = "Number of samples in transaction : ";
+
+/// What JMeter writes, by the lines that may be samples.
+fn jmeter(layout: Layout, lines: &[String]) -> Layout {
+    let mut layout = layout
         .stamped(Side::Start, "JMeter's timeStamp is the start of a sample")
-        .timed(Unit::Millis, "JMeter's elapsed is in ms")
+        .timed(Unit::Millis, "JMeter's elapsed is in ms");
+    let count = lines.iter().filter(|line| line.contains(TRANSACTION)).count();
+    if count == lines.len() && count > 0 {
+        // As with "Generate parent sample", which leaves the requests out.
+        layout.remarks.push(
+            "Each sample is a transaction of one request or several: it is taken for a request."
+                .to_owned(),
+        );
+    } else if count > 0 {
+        layout.others = &[TRANSACTION];
+        layout.remarks.push(
+            "Samples of transaction controllers are left out: the requests in them have lines of their own.".to_owned(),
+        );
+    }
+    layout
 }
 
 /// JMeter's results as XML, of which every sample's element is on a line.
@@ -116,7 +134,8 @@ fn jmeter_xml(sample: &Sample) -> Option<Layout> {
         Column::named(Role::Path, "lb"),
         Column::named(Role::Bytes, "by"),
     ];
-    Some(jmeter(Layout::new("JMeter, XML", Shape::Pairs(BEGINS), columns)))
+    let samples: Vec<String> = sample.lines.iter().filter(|line| is_one(line)).cloned().collect();
+    Some(jmeter(Layout::new("JMeter, XML", Shape::Pairs(BEGINS), columns), &samples))
 }
 
 /// vegeta's CSV has no header: nanoseconds since 1970, status, latency in nanoseconds, bytes out and in, error, body, attack,

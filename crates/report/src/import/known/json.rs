@@ -15,10 +15,10 @@ pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
     }
     let objects = sample.lines.iter().filter_map(|line| split::object(line).ok());
     // A log may begin with other lines than requests: of k6 those that declare metrics.
-    objects.take(100).find_map(|object| by_keys(&object))
+    objects.take(100).find_map(|object| by_keys(&object, sample))
 }
 
-fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
+fn by_keys(object: &Map<String, Value>, sample: &Sample) -> Option<Layout> {
     let has = |keys: &[&str]| keys.iter().all(|key| split::member(object, key).is_some());
     let layout = |name: &str, columns: Vec<Column>| Layout::new(name, Shape::Json, columns);
     let named = Column::named;
@@ -34,7 +34,7 @@ fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
             named(Role::Path, "request.uri"),
             named(Role::Bytes, "size"),
         ];
-        let unit = caddy_unit(object);
+        let unit = caddy_unit(sample);
         return Some(
             layout("Caddy, JSON", columns)
                 .stamped(Side::End, "Caddy logs a request when it ends")
@@ -131,11 +131,16 @@ fn traefik(stamp: &str) -> Layout {
         .timed(Unit::Nanos, "Traefik writes nanoseconds")
 }
 
-/// `duration_format nano` and `ms` write integers, where seconds have decimals.
-fn caddy_unit(object: &Map<String, Value>) -> Unit {
-    let text = split::member(object, "duration").unwrap_or_default();
-    match text.parse::<u64>() {
-        Ok(n) if n > 10_000 => Unit::Nanos,
+/// `duration_format nano` and `ms` write integers, where seconds have decimals but for whole ones.
+fn caddy_unit(sample: &Sample) -> Unit {
+    let duration = |line: &String| split::member(&split::object(line).ok()?, "duration");
+    let durations: Vec<String> = sample.lines.iter().filter_map(duration).collect();
+    let whole: Option<Vec<u64>> = durations.iter().map(|text| text.parse().ok()).collect();
+    match whole.unwrap_or_default().iter().max() {
+        // No request takes less than 10 µs, and none of hundreds longer than 10 s.
+        Some(n) if *n > 10_000 => Unit::Nanos,
+        // A request alone may have taken a second or none.
+        Some(_) if durations.len() > 1 => Unit::Millis,
         _ => Unit::Seconds,
     }
 }

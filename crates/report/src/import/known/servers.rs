@@ -12,8 +12,8 @@ pub(super) fn recognise(sample: &Sample) -> Option<Layout> {
     if sample.lines.iter().any(|line| line.starts_with("#Fields:")) {
         return w3c(sample);
     }
-    let known: [fn(&Sample) -> Option<Layout>; 7] =
-        [balancer, s3, haproxy, haproxy_tcp, envoy, tail::common, tail::bare];
+    let known: [fn(&Sample) -> Option<Layout>; 8] =
+        [balancer, s3, haproxy, haproxy_tcp, envoy, cloudfront_real_time, tail::common, tail::bare];
     known.iter().find_map(|find| find(sample))
 }
 
@@ -164,6 +164,7 @@ fn haproxy_tcp(sample: &Sample) -> Option<Layout> {
     let mut layout = Layout::new("HAProxy, TCP log", Shape::Words { from_time: true }, columns)
         .stamped(Side::Start, "HAProxy's date is that at which the connection came")
         .timed(Unit::Millis, "HAProxy's timers are in ms; the last is the total");
+    layout.remarks.extend(logged_early(sample));
     layout.remarks.push(
         "A line is a connection, from accept to close: its time is that of a request only where each connection carries one. \
          Connections that did not end with `--` count as refused."
@@ -195,11 +196,75 @@ fn haproxy(sample: &Sample) -> Option<Layout> {
         numbered(Role::Server, 2).divided('/', 1),
     ];
     columns.extend(request.map(|at| numbered(Role::Request, at)));
+    let mut layout = Layout::new("HAProxy, HTTP log", Shape::Words { from_time: true }, columns)
+        .stamped(Side::Start, "HAProxy's date is that at which the request came")
+        .timed(Unit::Millis, "HAProxy's timers are in ms; the last is the total");
+    layout.remarks.extend(logged_early(sample));
+    Some(layout)
+}
+
+/// What is to be known of lines that HAProxy wrote before the reply ended, whose totals have a `+`.
+fn logged_early(sample: &Sample) -> Option<String> {
+    let is_early = |line: &String| {
+        from_time(line).is_some_and(|words| {
+            text(&words, 3).rsplit('/').next().is_some_and(|total| total.starts_with('+'))
+        })
+    };
+    sample.lines.iter().any(is_early).then(|| {
+        "Totals with a `+` (`option logasap`) were logged when the reply began: they lack the time that it took to send, so \
+         that long replies count as short ones. Import a log without `option logasap` to predict the whole."
+            .to_owned()
+    })
+}
+
+/// CloudFront's real-time log: fields that its owner chose, divided by tabs and without names, in CloudFront's order: `timestamp`,
+/// `c-ip`, `time-to-first-byte`, `sc-status`, `sc-bytes`, `cs-method`, `cs-protocol`, …, `x-edge-location`, …, `time-taken`.
+fn cloudfront_real_time(sample: &Sample) -> Option<Layout> {
+    let lines: Vec<Vec<String>> =
+        sample.lines.iter().map(|line| split::columns(line, b'\t')).collect();
+    let count = lines.first()?.len();
+    if count < 5 || !sample.mostly(|line| split::columns(line, b'\t').len() == count) {
+        return None;
+    }
+    let find = |from: usize, is_so: &dyn Fn(&str) -> bool| {
+        (from..count).find(|at| {
+            let so = lines.iter().filter(|line| line.get(*at).is_some_and(|text| is_so(text)));
+            so.count() * 10 >= lines.len() * 9
+        })
+    };
+    let is_decimal = |text: &str| {
+        text.split_once('.').is_some_and(|(whole, part)| {
+            part.len() == 3 && [whole, part].iter().all(|t| t.bytes().all(|b| b.is_ascii_digit()))
+        })
+    };
+    let location = find(1, &is_edge_location)?;
+    find(1, &|text| matches!(text, "http" | "https" | "ws" | "wss"))?;
+    if !lines.iter().all(|line| line.first().is_some_and(|t| is_decimal(t) && t.len() == 14)) {
+        return None;
+    }
+    let column = |role, at| numbered(role, at);
+    let mut columns =
+        vec![column(Role::Stamp, 0), column(Role::Response, find(location, &is_decimal)?)];
+    let status = find(1, &|text| text.parse::<u16>().is_ok_and(|s| s < 1000) && text.len() == 3);
+    columns.extend(status.map(|at| column(Role::Status, at)));
+    let method = find(1, &|text| text.len() > 2 && text.bytes().all(|b| b.is_ascii_uppercase()));
+    columns.extend(method.filter(|at| *at < location).map(|at| column(Role::Method, at)));
+    columns.extend(find(1, &|text| text.starts_with('/')).map(|at| column(Role::Path, at)));
+    let shape = Shape::Csv { delimiter: b'\t', header: None };
     Some(
-        Layout::new("HAProxy, HTTP log", Shape::Words { from_time: true }, columns)
-            .stamped(Side::Start, "HAProxy's date is that at which the request came")
-            .timed(Unit::Millis, "HAProxy's timers are in ms; the last is the total"),
+        Layout::new("CloudFront, real-time log", shape, columns)
+            .stamped(Side::End, "CloudFront's timestamp is that at which it finished responding")
+            .timed(Unit::Seconds, "CloudFront's time-taken is in s"),
     )
+}
+
+/// Whether a text names an edge location: `LHR62-C2`, `HIO50-P1`, `FRA2`.
+fn is_edge_location(text: &str) -> bool {
+    let (airport, rest) = text.split_at_checked(3).unwrap_or(("", text));
+    airport.len() == 3
+        && airport.bytes().all(|b| b.is_ascii_uppercase())
+        && rest.starts_with(|c: char| c.is_ascii_digit())
+        && rest.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-')
 }
 
 /// Envoy's default format, and Istio's, which has more words between the flags and the bytes.
