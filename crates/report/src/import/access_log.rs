@@ -189,6 +189,10 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
         };
         return Err(Error::Empty { path: last, what: what.to_owned() });
     }
+    if log.tally.untimed > 0 && log.times.is_empty() {
+        let what = "durations: no request has one; name the value that is the duration with --fields response=NAME:ms";
+        return Err(Error::Empty { path: last, what: what.to_owned() });
+    }
     Ok(log)
 }
 

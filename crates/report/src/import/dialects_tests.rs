@@ -257,6 +257,27 @@ fn transactions_of_jmeter_are_no_further_requests() {
     same_durations(&read, MS);
 }
 
+/// A proxy often adds less than a millisecond to its server's time.
+#[test]
+fn of_two_durations_the_whole_is_the_longer_one_wherever_it_stands() {
+    let millis = |ns: u64| format!("{}.{:03}", ns / SECOND, ns / MS % 1000);
+    let at = |d: u64| format!("{}.{:03}", d / SECOND, d / MS % 1000);
+    for part_first in [true, false] {
+        let line = |a: u64, d: u64| {
+            let (whole, part) = (millis(d - a), millis((d - a).saturating_sub(MS)));
+            let (one, two) = if part_first { (part, whole) } else { (whole, part) };
+            format!("{} 200 {one} {two} 5 \"GET /o HTTP/1.1\"\n", at(d))
+        };
+        same_durations(&read_of(line, &settings("")).unwrap(), MS);
+        let combined = |a: u64, d: u64| {
+            let (whole, part) = (millis(d - a), millis((d - a).saturating_sub(MS)));
+            let (one, two) = if part_first { (part, whole) } else { (whole, part) };
+            format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {one} {two}\n", clf(d))
+        };
+        same_durations(&read_of(combined, &settings("")).unwrap(), MS);
+    }
+}
+
 /// The time to the first byte stands before the time taken, and neither has a name.
 #[test]
 fn cloudfronts_real_time_logs_are_read_by_what_their_fields_hold() {
@@ -310,4 +331,69 @@ fn totals_of_replies_that_had_not_ended_are_pointed_out() {
     assert!(said(&early), "{:?}", early.taken);
     same_durations(&early, MS);
     assert!(!said(&read_of(line(""), &settings("")).unwrap()));
+}
+
+/// `"$gzip_ratio"`, which nginx's documentation has behind the combined format, is no duration.
+#[test]
+fn ratios_are_no_durations() {
+    let seconds = |ns: u64| format!("{}.{:03}", ns / SECOND, ns / MS % 1000);
+    let ratio = |d: u64| if d % 3 == 0 { "-".to_owned() } else { format!("3.{:02}", d % 100) };
+    for (before, after) in [("", " \"R\""), ("\"R\" ", ""), ("R ", ""), ("", " R")] {
+        let line = |a: u64, d: u64| {
+            let with = |text: &str| text.replace('R', &ratio(d));
+            let tail = format!("{}{}{}", with(before), seconds(d - a), with(after));
+            format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {tail}\n", clf(d))
+        };
+        let read = read_of(line, &settings("")).unwrap();
+        assert!(read.origin.is_none(), "{before}{after}");
+        same_durations(&read, MS);
+    }
+    let alone = |_: u64, d: u64| {
+        format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" \"{}\"\n", clf(d), ratio(d))
+    };
+    let error = read_of(alone, &settings("")).unwrap_err();
+    assert!(error.contains("add it to the server's format"), "{error}");
+}
+
+/// What stands behind the combined format with a point in it, and no duration beside it.
+#[test]
+fn versions_and_places_are_no_durations() {
+    let of = |text: &'static str| {
+        move |a: u64, d: u64| {
+            let taken = format!("{}.{:03}", (d - a) / SECOND, (d - a) / MS % 1000);
+            let tail = text.replace("TAKEN", &taken);
+            format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {tail}\n", clf(d))
+        }
+    };
+    for tail in ["1.3", "1.1", "40.7128 -74.0060", "52.5200 13.4050", "TLSv1.3 1.2"] {
+        let error = read_of(of(tail), &settings("")).unwrap_err();
+        assert!(error.contains("add it to the server's format"), "{tail}: {error}");
+    }
+    for tail in ["1.3 TAKEN", "TAKEN 1.1", "52.5200 13.4050 TAKEN"] {
+        same_durations(&read_of(of(tail), &settings("")).unwrap(), MS);
+    }
+}
+
+/// A word more before the duration, from some line on.
+#[test]
+fn a_format_that_changes_within_a_file_is_noticed() {
+    let half = service(5, 800)[400].1;
+    let line = |a: u64, d: u64| {
+        let taken = format!("{}.{:03}", (d - a) / SECOND, (d - a) / MS % 1000);
+        let more = if d >= half { "0.001 " } else { "" };
+        format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {more}{taken}\n", clf(d))
+    };
+    let error = read_of(line, &settings("")).unwrap_err();
+    assert!(error.contains("another number of words"), "{error}");
+}
+
+/// A name that is no column's, and two that are taken for each other.
+#[test]
+fn logs_without_a_duration_are_refused() {
+    let line = |a: u64, d: u64| format!("{{\"b\":{},\"e\":{},\"code\":200}}\n", a / US, d / US);
+    same_durations(&read_of(line, &fields("start=b,end=e")).unwrap(), US);
+    let error = read_of(line, &fields("end=e,response=x:ms,status=code")).unwrap_err();
+    assert!(error.contains("no request has one") && error.contains("--fields"), "{error}");
+    let error = read_of(line, &fields("start=e,end=b")).unwrap_err();
+    assert!(error.contains("before it starts"), "{error}");
 }

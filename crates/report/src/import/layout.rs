@@ -167,6 +167,8 @@ pub(super) struct Layout {
     pub others: &'static [&'static str],
     /// Words that some lines have in front of others; they are taken out, so that those keep their numbers.
     pub asides: &'static [&'static str],
+    /// Words of each line from the first that is counted on, where a line with another number has another format.
+    pub words: Option<usize>,
     /// Whether times are written with a decimal comma.
     pub has_decimal_commas: bool,
     /// What else is to be known of it.
@@ -223,6 +225,7 @@ impl Layout {
             is_tester: false,
             others: &[],
             asides: &[],
+            words: None,
             has_decimal_commas: false,
             remarks: Vec::new(),
             places: Vec::new(),
@@ -336,29 +339,37 @@ impl Layout {
                 }
                 by_place(&|at| columns.get(at).cloned())
             }
-            Shape::Words { from_time } => {
-                let aside = self.asides.iter().find(|aside| line.contains(*aside));
-                let line: Cow<'_, str> = match aside {
-                    Some(aside) => line.replacen(aside, "", 1).into(),
-                    None => line.into(),
-                };
-                let words = split::words(&line);
-                let is_time = |word: &split::Word<'_>| {
-                    word.quote == split::Quote::Bracketed
-                        && self.last.parse(&word.text, None).is_some()
-                };
-                let first = if *from_time {
-                    words.iter().position(is_time).ok_or_else(|| {
-                        let detail = format!("no time in brackets in `{}`", excerpt(&line));
-                        Fault::new("a line has no time", detail)
-                    })?
-                } else {
-                    0
-                };
-                by_place(&|at| words.get(first + at).map(|word| word.text.clone().into_owned()))
-            }
+            Shape::Words { from_time } => return self.of_words(line, *from_time).map(Some),
             Shape::Extended { .. } => return self.extended(line),
         }))
+    }
+
+    /// The values of a line of words.
+    fn of_words(&self, line: &str, from_time: bool) -> Result<Values, Fault> {
+        let aside = self.asides.iter().find(|aside| line.contains(*aside));
+        let line: Cow<'_, str> = match aside {
+            Some(aside) => line.replacen(aside, "", 1).into(),
+            None => line.into(),
+        };
+        let words = split::words(&line);
+        let is_time = |word: &split::Word<'_>| {
+            word.quote == split::Quote::Bracketed && self.last.parse(&word.text, None).is_some()
+        };
+        let first = if from_time {
+            words.iter().position(is_time).ok_or_else(|| {
+                let detail = format!("no time in brackets in `{}`", excerpt(&line));
+                Fault::new("a line has no time", detail)
+            })?
+        } else {
+            0
+        };
+        let count = words.len() - first;
+        if let Some(most) = self.words.filter(|words| *words != count) {
+            let detail = format!("{count} words, and not {most}, in `{}`", excerpt(&line));
+            return Err(Fault::new("a line has another number of words", detail));
+        }
+        let get = |at: usize| words.get(first + at).map(|word| word.text.clone().into_owned());
+        Ok(self.places.iter().map(|place| place.and_then(get)).collect())
     }
 
     /// The values of a line of the W3C format, or what a directive says of those that follow.
@@ -517,9 +528,17 @@ impl Layout {
         if self.has_both_ends() {
             let (start, _) = self.moment(values, Role::Start)?;
             let (end, zone_assumed) = self.moment(values, Role::End)?;
-            let taken = end.ns.checked_sub(start.ns);
             let decimals = start.decimals.min(end.decimals);
-            let taken = taken.map(|ns| Reading { ns, decimals });
+            // Stamps that are rounded apart differ by a tick.
+            let tick = 10u64.pow(9 - decimals.min(9));
+            if end.ns.saturating_add(tick) < start.ns {
+                let detail = format!(
+                    "the request ends {} s before it starts",
+                    (start.ns - end.ns) as f64 * 1e-9
+                );
+                return Err(Fault::new("an end before its start", detail));
+            }
+            let taken = Some(Reading { ns: end.ns.saturating_sub(start.ns), decimals });
             // A request without a duration has none, though its line has two stamps.
             let response = if self.has(Role::Response) { response.and(taken) } else { taken };
             return Ok(Times { stamp: end, end: end.ns, response, zone_assumed });

@@ -1,6 +1,8 @@
 //! The common and combined log formats, whose duration stands behind them in a way that each server's owner chose, and lines of
 //! words with a time, a request and a duration in any order.
 
+use std::collections::BTreeSet;
+
 use super::sample::{Sample, from_time};
 use crate::import::excerpt::excerpt;
 use crate::import::layout::{Column, Layout, Place, Role, Shape, Side};
@@ -12,6 +14,12 @@ const DECIMALS: [Unit; 2] = [Unit::Seconds, Unit::Millis];
 
 /// A line's words, by their places.
 type Words<'a> = Vec<Word<'a>>;
+
+/// The places of a request's duration, and of the time within it that a server behind took.
+struct Durations {
+    whole: usize,
+    part: Option<usize>,
+}
 
 /// A place of which the content is known by all of the lines.
 struct Places<'a> {
@@ -49,9 +57,19 @@ impl<'a> Places<'a> {
         self.all(at, is_one) && self.any(at, has_number)
     }
 
-    /// Whether it has numbers with a point, which are seconds where the unit is not said.
+    /// Whether it has numbers with a point, which are seconds where the unit is not said. Programs write milliseconds,
+    /// microseconds or nanoseconds of a second, or as many decimals as a number has; versions, ratios and degrees have one, two or four.
     fn has_point(&self, at: usize) -> bool {
-        self.any(at, |word| word.text.contains('.'))
+        let decimals = |text: &str| {
+            let decimals = text.trim().split_once('.')?.1;
+            let has_unit = decimals.bytes().any(|byte| !byte.is_ascii_digit());
+            Some(if has_unit { 0 } else { decimals.len() })
+        };
+        let words = self.lines.iter().filter_map(|words| words.get(at));
+        let all: BTreeSet<usize> =
+            words.flat_map(|word| word.text.split([',', ':']).filter_map(decimals)).collect();
+        let is_one_of = |few: &[usize]| all.iter().all(|count| few.contains(count));
+        !all.is_empty() && !is_one_of(&[1, 2]) && !is_one_of(&[4]) && !is_one_of(&[5])
     }
 
     /// The place of `name=…` words whose name is one of these.
@@ -74,17 +92,38 @@ impl<'a> Places<'a> {
         self.all(at + 1, is_it).then_some(first)
     }
 
-    /// Whether the sums at one place are never less than those at another: the whole, and a part of it.
-    fn is_longer(&self, at: usize, than: usize) -> bool {
+    /// The place of the duration among those of numbers with a point, and that of a part of it.
+    fn response(&self, points: &[usize]) -> Option<Durations> {
+        match *points {
+            [whole] => Some(Durations { whole, part: None }),
+            // nginx writes durations with three decimals, and ratios with two.
+            [one, two] => match [one, two].map(|at| has_three_decimals(self, at)) {
+                [true, false] => Some(Durations { whole: one, part: None }),
+                [false, true] => Some(Durations { whole: two, part: None }),
+                _ => self.whole_and_part(one, two),
+            },
+            _ => None,
+        }
+    }
+
+    /// Of two places with durations, that of the whole and that of a part of it, whose sums are never more.
+    fn whole_and_part(&self, one: usize, two: usize) -> Option<Durations> {
         let value = |words: &Words<'_>, at: usize| {
             words.get(at).and_then(|word| time::durations(&word.text, Unit::Seconds).ok().flatten())
         };
-        let pairs = self.lines.iter().filter_map(|words| value(words, at).zip(value(words, than)));
-        let (count, right) = pairs.fold((0, 0), |(n, right), (whole, part)| {
-            // Both are rounded apart: a millisecond more is not a contradiction.
-            (n + 1, right + u32::from(whole.ns + 1_000_000 >= part.ns))
-        });
-        count > 0 && right * 100 >= count * 98
+        let pairs: Vec<[u64; 2]> = self
+            .lines
+            .iter()
+            .filter_map(|words| Some([value(words, one)?.ns, value(words, two)?.ns]))
+            .collect();
+        let sum = |at: usize| pairs.iter().map(|pair| u128::from(pair[at])).sum::<u128>();
+        // The sums decide where each line would allow both: a proxy often adds less than a millisecond.
+        let (whole, part) = if sum(0) >= sum(1) { (0, 1) } else { (1, 0) };
+        // Both are rounded apart: a millisecond more is not a contradiction.
+        let right = pairs.iter().filter(|pair| pair[whole] + 1_000_000 >= pair[part]).count();
+        let places = [one, two];
+        (!pairs.is_empty() && right * 100 >= pairs.len() * 98)
+            .then(|| Durations { whole: places[whole], part: Some(places[part]) })
     }
 }
 
@@ -115,6 +154,14 @@ pub(super) fn common(sample: &Sample) -> Option<Layout> {
     }
     let lines = sample.lines.iter().filter_map(|line| from_time(line));
     let places = Places::new(lines.filter(|words| is_common(words)).collect());
+    let mut layout = with_tail(&places)?;
+    // A server whose format was changed goes on in the same file, and the same places then hold something else.
+    layout.words = Some(places.count);
+    Some(layout)
+}
+
+/// The layout by what stands behind the status and the bytes.
+fn with_tail(places: &Places<'_>) -> Option<Layout> {
     let is_quoted = |at| places.all(at, |word| word.quote == Quote::Quoted);
     let (tail, kind) =
         if is_quoted(4) && is_quoted(5) { (6, "combined log") } else { (4, "common log") };
@@ -162,7 +209,7 @@ pub(super) fn common(sample: &Sample) -> Option<Layout> {
                 .timed(Unit::Seconds, "nginx writes seconds"),
         );
     }
-    unnamed(&places, tail, kind, columns)
+    unnamed(places, tail, kind, columns)
 }
 
 /// The combined format with one or two numbers behind it.
@@ -181,10 +228,7 @@ fn unnamed(
         return Some(Layout::new(&name, shape, columns));
     }
     let points: Vec<usize> = numbers.iter().copied().filter(|at| places.has_point(*at)).collect();
-    let (at, part) = match (&points[..], &numbers[..]) {
-        ([at], _) => (*at, None),
-        ([one, other], _) if places.is_longer(*one, *other) => (*one, Some(*other)),
-        ([one, other], _) if places.is_longer(*other, *one) => (*other, Some(*one)),
+    let Durations { whole: at, part } = match (&points[..], &numbers[..]) {
         ([], [at]) => {
             columns.push(numbered(Role::Response, *at));
             let name = format!(
@@ -196,7 +240,7 @@ fn unnamed(
             layout.units = vec![Unit::Micros, Unit::Millis, Unit::Seconds];
             return Some(layout);
         }
-        _ => return None,
+        (points, _) => places.response(points)?,
     };
     columns.push(numbered(Role::Response, at));
     columns.extend(part.map(|at| numbered(Role::Upstream, at)));
@@ -230,12 +274,7 @@ pub(super) fn bare(sample: &Sample) -> Option<Layout> {
     let status = find(&|at| places.all(at, |word| is_status(Some(word))) && !request.contains(&at));
     let other = |at: usize| at != stamp && !status.contains(&at) && !request.contains(&at);
     let points = find(&|at| other(at) && places.is_duration(at) && places.has_point(at));
-    let (at, part) = match points[..] {
-        [at] => (at, None),
-        [one, two] if places.is_longer(one, two) => (one, Some(two)),
-        [one, two] if places.is_longer(two, one) => (two, Some(one)),
-        _ => return None,
-    };
+    let Durations { whole: at, part } = places.response(&points)?;
     let bytes =
         find(&|at| other(at) && places.all(at, |word| word.is_number()) && !places.has_point(at));
     let unit = places.unit_behind(at);
@@ -250,6 +289,7 @@ pub(super) fn bare(sample: &Sample) -> Option<Layout> {
     let mut layout =
         Layout::new("words with a time and a duration", Shape::Words { from_time: false }, columns);
     layout.units = vec![Unit::Seconds, Unit::Millis, Unit::Micros];
+    layout.words = Some(places.count);
     let is_nginx = has_three_decimals(&places, at) && has_three_decimals(&places, stamp);
     if is_nginx && unit.is_none() {
         layout.name = "nginx, $msec and $request_time".to_owned();
