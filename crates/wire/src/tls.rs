@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use ground::with_causes;
@@ -19,12 +19,19 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 use tracing::{info, warn};
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
 use crate::error::Error;
 use configuration::Config;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often a certificate that has ended, or will soon, is warned of.
+const REMIND: Duration = Duration::from_secs(24 * 3600);
+/// How long before its end a certificate is warned of, but at most the last third of its time: many are renewed weeks before, and those
+/// of some hours by a program.
+const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The certificate that clients are shown.
 pub struct Tls {
@@ -84,9 +91,15 @@ impl Tls {
     /// certificate as it was, with a warning. Connections that are open keep theirs.
     pub async fn keep_current(self: Arc<Self>) {
         let look = || stamps([Some(&*self.certificate), Some(&*self.key), self.ca.as_deref()]);
-        let mut seen = self.opened;
+        let (mut seen, mut reminded) = (self.opened, Instant::now());
         loop {
             tokio::time::sleep(LOOK).await;
+            if reminded.elapsed() >= REMIND {
+                reminded = Instant::now();
+                if let Some(advice) = advice(&self.certificate, SystemTime::now()) {
+                    warn!("{advice}");
+                }
+            }
             let now = look();
             if now == seen {
                 continue;
@@ -213,10 +226,48 @@ fn pair(certificate: &Path, key: &Path) -> Result<Pair, Error> {
     let chain = CertificateDer::pem_slice_iter(&text);
     let chain = chain.collect::<Result<Vec<_>, _>>().map_err(in_words);
     let chain = chain.map_err(unusable(certificate))?;
+    if let Some(advice) = advice_on(certificate, &chain, SystemTime::now()) {
+        warn!("{advice}");
+    }
     let secret = file::read_private(key, file::PEM_BYTES_MAX, 0o077);
     let secret = secret.map_err(unusable(key))?;
     let secret = PrivateKeyDer::from_pem_slice(&secret).map_err(in_words).map_err(unusable(key))?;
     Ok((chain, secret))
+}
+
+/// What to do about the certificates in a file if they have ended, have not begun, or end soon; `None` if nothing is to be done, or
+/// the file cannot be read.
+pub fn advice(certificate: &Path, now: SystemTime) -> Option<String> {
+    let text = file::read(certificate, file::PEM_BYTES_MAX).ok()?;
+    let chain = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>().ok()?;
+    advice_on(certificate, &chain, now)
+}
+
+fn advice_on(path: &Path, chain: &[CertificateDer<'_>], now: SystemTime) -> Option<String> {
+    let validity = |one: &CertificateDer<'_>| {
+        let one = Certificate::from_der(one).ok()?;
+        let validity = one.tbs_certificate().validity();
+        Some((validity.not_before.to_system_time(), validity.not_after.to_system_time()))
+    };
+    // A client refuses the whole chain for one of it.
+    let dates: Vec<(SystemTime, SystemTime)> = chain.iter().filter_map(validity).collect();
+    let begin = dates.iter().map(|(begin, _)| *begin).max()?;
+    let end = dates.iter().map(|(_, end)| *end).min()?;
+    let soon = SOON.min(end.duration_since(begin).unwrap_or_default() / 3);
+    let what = if end <= now {
+        "ended: clients refuse it"
+    } else if begin > now {
+        "is not valid yet by this machine's clock: clients refuse it"
+    } else if end <= now + soon {
+        "ends soon"
+    } else {
+        return None;
+    };
+    let (path, begin, end) =
+        (path.display(), httpdate::fmt_http_date(begin), httpdate::fmt_http_date(end));
+    Some(format!(
+        "the certificate in {path} (valid from {begin} to {end}) {what}; put a current one there, which is taken without a restart"
+    ))
 }
 
 /// An error of a file in PEM format; the library has the label of what is cut off as numbers.
@@ -227,5 +278,30 @@ fn in_words(error: pem::Error) -> Box<dyn std::error::Error + Send + Sync> {
             format!("the file ends before `-----END {label}-----`").into()
         }
         error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A certificate that is valid for a hundred years, from 22 November 2026 on.
+    #[test]
+    fn certificates_are_warned_of_outside_their_dates_and_near_their_end() {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../concertina/tests/it/tls/server.pem");
+        let at = |date: &str| advice(&path, httpdate::parse_http_date(date).unwrap());
+        assert_eq!(at("Mon, 30 Nov 2026 00:00:00 GMT"), None);
+        assert_eq!(at("Sun, 20 Oct 2126 00:00:00 GMT"), None);
+        for (date, what) in [
+            ("Sat, 21 Nov 2026 00:00:00 GMT", "is not valid yet"),
+            ("Fri, 25 Oct 2126 00:00:00 GMT", "ends soon"),
+            ("Tue, 29 Oct 2126 07:50:00 GMT", "ended"),
+        ] {
+            let advice = at(date).unwrap();
+            assert!(advice.contains(what) && advice.contains("29 Oct 2126"), "{advice}");
+            assert!(advice.contains("server.pem"), "{advice}");
+        }
+        assert_eq!(advice(Path::new("nothing.pem"), SystemTime::now()), None);
     }
 }
