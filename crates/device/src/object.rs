@@ -7,8 +7,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use engine::Payload;
-use ground::Etag;
+use engine::tier::WithKey;
 use ground::window::Outcome;
+use ground::{Etag, Key};
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
     CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, EXPIRES,
@@ -245,6 +246,11 @@ impl AsRef<[u8]> for SmallBody {
 }
 
 impl Payload for Object {
+    type Keyed = WithKey<Object>;
+
+    fn with_key(self, key: &Key) -> WithKey<Object> {
+        WithKey { key: key.clone(), value: self }
+    }
     fn bytes(&self) -> u64 {
         self.size()
     }

@@ -41,18 +41,37 @@ mod slots;
 pub mod status;
 pub mod tier;
 
-use ground::Etag;
+use ground::{Etag, Key};
 use serde::{Deserialize, Serialize};
+
+use tier::{Keyed, WithKey};
 
 /// An object as the engine handles it: its bytes in the process, its size in a simulation. Clones
 /// are cheap (a reference count).
 pub trait Payload: Clone {
+    /// The object with its key, as the memory tier holds it.
+    type Keyed: KeyedPayload<Self>;
+
+    /// The object with its key. May cost a copy of a small object.
+    fn with_key(self, key: &Key) -> Self::Keyed;
     /// Bytes of the object itself.
     fn bytes(&self) -> u64;
     /// Bytes of the object with its metadata as a device stores it, without the key.
     fn stored_bytes(&self) -> u64;
     /// Its version.
     fn etag(&self) -> Etag;
+}
+
+/// A payload with its key.
+pub trait KeyedPayload<P>: Keyed {
+    /// The payload.
+    fn payload(&self) -> &P;
+}
+
+impl<P> KeyedPayload<P> for WithKey<P> {
+    fn payload(&self) -> &P {
+        &self.value
+    }
 }
 
 /// The payload of simulations and of recorded event logs: sizes and the version without bytes.
@@ -74,6 +93,11 @@ impl Size {
 }
 
 impl Payload for Size {
+    type Keyed = WithKey<Size>;
+
+    fn with_key(self, key: &Key) -> WithKey<Size> {
+        WithKey { key: key.clone(), value: self }
+    }
     fn bytes(&self) -> u64 {
         self.bytes
     }

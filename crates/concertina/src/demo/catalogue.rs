@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use engine::tier::{Eviction, Memory};
+use engine::tier::{Eviction, Memory, WithKey};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
@@ -96,7 +96,7 @@ impl Catalogue {
                 let hit = memory.get(&name).is_some();
                 hits += usize::from(hit && round == 1 && index >= warmup);
                 if !hit {
-                    memory.insert(name, (), size + METADATA_BYTES);
+                    memory.insert(WithKey { key: name, value: () }, size + METADATA_BYTES);
                 }
             }
         }

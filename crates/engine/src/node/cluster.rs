@@ -47,11 +47,11 @@ pub(super) struct Authority {
 
 impl Authority {
     /// The authority of a node without peers.
-    pub const ALONE: Authority = Authority { primary: 0, generation: 0, epoch: 0 };
+    pub const ALONE: Authority = Authority::new(0, 0, 0);
 
-    /// The node that orders the key's writes.
-    pub fn primary(&self) -> NodeId {
-        self.primary
+    /// That of a primary under a lease of this generation and the view of this epoch.
+    pub const fn new(primary: NodeId, generation: u32, epoch: u64) -> Authority {
+        Authority { primary, generation, epoch }
     }
 }
 
@@ -192,7 +192,7 @@ impl Cluster {
         let leased = mine || now < lease.until || outlives;
         let ignored = mutant::is(Mutant::GenerationIgnored);
         let generation = if ignored { 0 } else { lease.generation };
-        let authority = Authority { primary, generation, epoch: term.epoch };
+        let authority = Authority::new(primary, generation, term.epoch);
         (leased && term.settled_from <= now && self.lasts(now)).then_some(authority)
     }
 

@@ -20,6 +20,7 @@
 //! Objects found on a device at a restart, and objects that were not compared with the origin for
 //! [`Settings::revalidate`], are compared with it by etag before they are served.
 
+mod authorities;
 mod cluster;
 mod depth;
 mod device;
@@ -70,17 +71,17 @@ pub use crate::tier::Restored;
 pub use warm::Warmed;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use ground::window::{Nanos, QueueName, Recorder, Window};
 use serde::{Deserialize, Serialize};
 
-use crate::Payload;
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
-use crate::route::{LoadReport, NodeId, Speed};
-use crate::tier::{Location, Memory, Work};
+use crate::route::{LoadReport, Speed};
+use crate::tier::{Keyed, Location, Memory, Work};
+use crate::{KeyedPayload, Payload};
+use authorities::{Authorities, AuthorityNumber};
 use cluster::{Authority, Cluster, Verified};
 use device::{Device, Service};
 use flights::Flights;
@@ -91,32 +92,55 @@ use index::{Index, Place};
 use reads::ReadRequest;
 use stamps::Stamps;
 
-/// An object in memory.
-struct MemoryEntry<P> {
-    payload: P,
-    verified: Option<EntryVerified>,
+/// An object in memory. There is one for each small object, so that what is beside the object counts: 16 bytes.
+struct MemoryEntry<P: Payload> {
+    object: P::Keyed,
+    /// When it was verified, if it was: see `authority`.
+    verified_at: Nanos,
+    /// Under which authority it was verified; `None` if it was not.
+    authority: Option<AuthorityNumber>,
     /// The number of reads from memory, counted up to 2.
     hits: u8,
     /// The key's nodes it was offered to, as bits of their places.
     warm: u8,
 }
 
-/// [`Verified`] in half of its bytes: there is one for each small object, and there are few authorities.
-struct EntryVerified {
-    at: Nanos,
-    authority: Arc<Authority>,
+impl<P: Payload> Keyed for MemoryEntry<P> {
+    fn key(&self) -> &[u8] {
+        self.object.key()
+    }
 }
 
 impl<P: Payload> MemoryEntry<P> {
-    fn verified(&self) -> Option<Verified> {
-        let verified = self.verified.as_ref()?;
-        Some(Verified { at: verified.at, authority: *verified.authority })
+    /// An entry that was neither read nor offered.
+    fn new(
+        object: P::Keyed,
+        verified: Option<Verified>,
+        authorities: &mut Authorities,
+    ) -> MemoryEntry<P> {
+        let mut entry = MemoryEntry { object, verified_at: 0, authority: None, hits: 0, warm: 0 };
+        entry.verify(verified, authorities);
+        entry
+    }
+
+    fn payload(&self) -> &P {
+        self.object.payload()
+    }
+
+    fn verified(&self, authorities: &Authorities) -> Option<Verified> {
+        let authority = authorities.get(self.authority?)?;
+        Some(Verified { at: self.verified_at, authority })
+    }
+
+    fn verify(&mut self, verified: Option<Verified>, authorities: &mut Authorities) {
+        self.verified_at = verified.map_or(0, |verified| verified.at);
+        self.authority = verified.and_then(|verified| authorities.number_of(verified.authority));
     }
 
     /// Counts a read: the object, its marks of other nodes, and whether it is to be offered to them.
     fn read(&mut self) -> (P, u8, bool) {
         self.hits = (self.hits + 1).min(2);
-        (self.payload.clone(), self.warm, self.hits == 2 && self.warm == 0)
+        (self.payload().clone(), self.warm, self.hits == 2 && self.warm == 0)
     }
 }
 
@@ -192,11 +216,11 @@ struct Writers {
 /// A storage server's state. See the module.
 ///
 /// `handle` costs well under a microsecond for a hit; nothing here iterates over all objects.
-pub struct Node<P> {
+pub struct Node<P: Payload> {
     settings: Settings,
     memory: Memory<MemoryEntry<P>>,
-    /// The newest authority of each primary that entries of memory share.
-    authorities: HashMap<NodeId, Arc<Authority>>,
+    /// Those under which entries of memory were verified.
+    authorities: Authorities,
     index: Index,
     devices: Vec<Device>,
     /// Present if there are devices of both classes.
@@ -249,7 +273,7 @@ impl<P: Payload> Node<P> {
         let peers = settings.cluster.as_ref().map_or(origin, |cluster| &cluster.peers);
         Node {
             memory: Memory::new(settings.eviction, settings.memory_bytes_max),
-            authorities: HashMap::new(),
+            authorities: Authorities::default(),
             index: Index::new(
                 settings.tiers.index_bits,
                 Stamps::new(settings.revalidate, settings.cluster.as_ref().map_or(1, members)),

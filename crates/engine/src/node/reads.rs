@@ -126,7 +126,7 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let Some(kept) = self.memory.peek(key) else { return false };
-        let verified = kept.verified();
+        let verified = kept.verified(&self.authorities);
         if !self.is_fresh(verified, authority, now) {
             if self.origin_down.is_none() || !self.may_be_stale(verified, authority, now) {
                 return false;
@@ -154,7 +154,7 @@ impl<P: Payload> Node<P> {
         let authority = self.authority(key, now);
         let revalidate = self.settings.revalidate;
         let kept = self.memory.peek(key)?;
-        if !Node::<P>::is_within(revalidate, kept.verified(), authority, now) {
+        if !Node::<P>::is_within(revalidate, kept.verified(&self.authorities), authority, now) {
             return None;
         }
         let kept = self.memory.get(key)?;

@@ -315,15 +315,14 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         let verified = flight.verified(flight.started);
-        let shared = self.shared(verified);
         if let Some(kept) = self.memory.get(&flight.key) {
-            if kept.payload.etag() != etag && !mutant::is(Mutant::ChangedTakenForCurrent) {
+            if kept.payload().etag() != etag && !mutant::is(Mutant::ChangedTakenForCurrent) {
                 return self.changed(now, flight, actions);
             }
             if !flight.void {
-                kept.verified = shared;
+                kept.verify(verified, &mut self.authorities);
             }
-            let payload = kept.payload.clone();
+            let payload = kept.payload().clone();
             let (age, outcome) = (now.saturating_sub(flight.started), Outcome::Memory);
             let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
             return self.answer_all(now, flight, reply, actions);
@@ -352,7 +351,8 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         let authority = flight.authority.filter(|_| !flight.void);
-        let kept = self.memory.get(&flight.key).map(|k| (k.payload.clone(), k.verified()));
+        let kept = self.memory.get(&flight.key);
+        let kept = kept.map(|kept| (kept.payload().clone(), kept.verified(&self.authorities)));
         if let Some((payload, verified)) = kept
             && authority.is_some()
             && self.may_be_stale(verified, authority, now)

@@ -1,15 +1,13 @@
 //! Filling the memory tier and the devices, and forgetting keys.
 
-use std::sync::Arc;
-
 use ground::window::Nanos;
 
 use super::device::Device;
 use super::index::Place;
-use super::{Action, Appending, DeviceId, EntryVerified, JobId, MemoryEntry, Node, Verified};
+use super::{Action, Appending, DeviceId, JobId, MemoryEntry, Node, Verified};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
-use crate::tier::record_bytes;
+use crate::tier::{Keyed, record_bytes};
 use ground::Key;
 
 /// Where a new record goes.
@@ -51,21 +49,9 @@ impl<P: Payload> Node<P> {
             return;
         }
         let bytes = payload.stored_bytes();
-        let verified = self.shared(verified);
-        let left =
-            self.memory.insert(key, MemoryEntry { payload, verified, hits: 0, warm: 0 }, bytes);
+        let entry = MemoryEntry::new(payload.with_key(&key), verified, &mut self.authorities);
+        let left = self.memory.insert(entry, bytes);
         self.evicted(left, actions);
-    }
-
-    /// A verification as entries of memory hold it.
-    pub(super) fn shared(&mut self, verified: Option<Verified>) -> Option<EntryVerified> {
-        let Verified { at, authority } = verified?;
-        let newest = self.authorities.entry(authority.primary());
-        let newest = newest.or_insert_with(|| Arc::new(authority));
-        if **newest != authority {
-            *newest = Arc::new(authority);
-        }
-        Some(EntryVerified { at, authority: newest.clone() })
     }
 
     /// Changes the maximum bytes of the memory tier.
@@ -74,10 +60,12 @@ impl<P: Payload> Node<P> {
         self.evicted(left, actions);
     }
 
-    fn evicted(&mut self, left: Vec<(Key, MemoryEntry<P>)>, actions: &mut Vec<Action<P>>) {
-        for (key, kept) in left {
-            if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
-                let record = NewRecord::new(&key, &kept.payload, kept.verified());
+    fn evicted(&mut self, left: Vec<MemoryEntry<P>>, actions: &mut Vec<Action<P>>) {
+        for kept in left {
+            let key = kept.key();
+            if !self.index.contains_key(key) && !self.appending_of.contains_key(key) {
+                let (key, verified) = (Key::from(key), kept.verified(&self.authorities));
+                let record = NewRecord::new(&key, kept.payload(), verified);
                 self.append(record, Target::Main, actions);
             }
         }

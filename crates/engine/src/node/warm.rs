@@ -173,7 +173,8 @@ impl<P: Payload> Node<P> {
             let to = cluster.warms(&warming.from, &key);
             let authority = self.authority(&key, now);
             let Some(kept) = self.memory.peek(&key).filter(|_| !to.is_empty()) else { continue };
-            let (bytes, verified) = (kept.payload.stored_bytes(), kept.verified());
+            let verified = kept.verified(&self.authorities);
+            let bytes = kept.payload().stored_bytes();
             let cost = bytes as f64 * to.len() as f64;
             // One that is larger than what a second allows goes when nothing else did for a second.
             if cost.min(rate) > left {

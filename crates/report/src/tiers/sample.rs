@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::world::{self, Disk, MemoryTier, World};
 use engine::node::TierSettings;
-use engine::tier::{Eviction, Memory, record_bytes};
+use engine::tier::{Eviction, Memory, WithKey, record_bytes};
 use ground::Key;
 use ground::window::{Nanos, Outcome, SECOND};
 
@@ -146,7 +146,7 @@ impl Sampled {
             }
             let record = record_bytes(key.len(), *bytes, *bytes);
             missed.entry(key).or_insert((Vec::new(), record)).0.push(index);
-            memory.insert(key.clone(), (), *bytes);
+            memory.insert(WithKey { key: key.clone(), value: () }, *bytes);
         }
         for index in best(missed.into_values(), (hot_bytes * self.bytes_rate) as u64) {
             answers[index] = Tier::Hot;
@@ -270,7 +270,8 @@ mod tests {
             if memory.get(key).is_some() {
                 hits += 1;
             } else {
-                memory.insert(key.clone(), (), row.size.unwrap_or(1000).into());
+                let value = WithKey { key: key.clone(), value: () };
+                memory.insert(value, row.size.unwrap_or(1000).into());
             }
         }
         f64::from(hits) / trace.rows.len() as f64

@@ -1,35 +1,77 @@
 //! Evicts the least recently used.
 
-use std::hash::BuildHasherDefault;
-
-use hashlink::LruCache;
-
+use super::Keyed;
 use super::policy::Policy;
+use super::slots::{ENTRIES_MAX, NO_SLOT, Slots};
 use ground::Key;
 
-/// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
-type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
-
+/// An entry, and its neighbours in the order of use.
 struct Entry<V> {
     value: V,
     bytes: u64,
+    /// The one that was used next after it; [`NO_SLOT`] for the last.
+    later: u32,
+    /// The one that was used just before it; [`NO_SLOT`] for the first.
+    earlier: u32,
+}
+
+impl<V: Keyed> Keyed for Entry<V> {
+    fn key(&self) -> &[u8] {
+        self.value.key()
+    }
 }
 
 /// Each operation costs one hash look-up.
 pub(super) struct Lru<V> {
-    entries: LruCache<Key, Entry<V>, Hasher>,
+    entries: Slots<Entry<V>>,
+    /// The most recently used, and the least.
+    latest: u32,
+    earliest: u32,
     bytes: u64,
     bytes_max: u64,
 }
 
-impl<V> Lru<V> {
+impl<V: Keyed> Lru<V> {
     /// An empty tier of `bytes_max` bytes; 0 holds nothing.
     pub(super) fn new(bytes_max: u64) -> Lru<V> {
-        Lru { entries: LruCache::with_hasher(usize::MAX, Hasher::default()), bytes: 0, bytes_max }
+        let entries = Slots::new();
+        Lru { entries, latest: NO_SLOT, earliest: NO_SLOT, bytes: 0, bytes_max }
+    }
+
+    /// Takes an entry out of the order of use.
+    fn unlink(&mut self, slot: u32) {
+        let Some(&Entry { later, earlier, .. }) = self.entries.get(slot) else { return };
+        match self.entries.get_mut(later) {
+            Some(entry) => entry.earlier = earlier,
+            None => self.latest = earlier,
+        }
+        match self.entries.get_mut(earlier) {
+            Some(entry) => entry.later = later,
+            None => self.earliest = later,
+        }
+    }
+
+    /// Makes an entry that is not in the order of use its latest.
+    fn link(&mut self, slot: u32) {
+        let before = std::mem::replace(&mut self.latest, slot);
+        if let Some(entry) = self.entries.get_mut(slot) {
+            (entry.later, entry.earlier) = (NO_SLOT, before);
+        }
+        match self.entries.get_mut(before) {
+            Some(entry) => entry.later = slot,
+            None => self.earliest = slot,
+        }
+    }
+
+    fn remove_at(&mut self, slot: u32) -> Option<V> {
+        self.unlink(slot);
+        let entry = self.entries.remove(slot)?;
+        self.bytes -= entry.bytes;
+        Some(entry.value)
     }
 }
 
-impl<V> Policy<V> for Lru<V> {
+impl<V: Keyed> Policy<V> for Lru<V> {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -43,48 +85,57 @@ impl<V> Policy<V> for Lru<V> {
     }
 
     fn get(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.entries.get_mut(key).map(|entry| &mut entry.value)
+        let slot = self.entries.find(key)?;
+        if slot != self.latest {
+            self.unlink(slot);
+            self.link(slot);
+        }
+        self.entries.get_mut(slot).map(|entry| &mut entry.value)
     }
 
     fn peek(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.entries.peek_mut(key).map(|entry| &mut entry.value)
+        let slot = self.entries.find(key)?;
+        self.entries.get_mut(slot).map(|entry| &mut entry.value)
     }
 
-    fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
+    fn insert(&mut self, value: V, bytes: u64) -> Vec<V> {
         // First, so that the earlier value is not evicted for the new one and returned as if it had been current.
-        self.remove(&key);
-        let left = self.make_room(bytes);
+        self.remove(value.key());
+        let mut left = self.make_room(bytes);
+        if self.entries.len() >= ENTRIES_MAX {
+            left.extend(self.evict());
+        }
         self.bytes += bytes;
-        self.entries.insert(key, Entry { value, bytes });
+        let entry = Entry { value, bytes, later: NO_SLOT, earlier: NO_SLOT };
+        let slot = self.entries.insert(entry);
+        self.link(slot);
         left
     }
 
-    fn remove(&mut self, key: &Key) -> Option<V> {
-        let entry = self.entries.remove(key)?;
-        self.bytes -= entry.bytes;
-        Some(entry.value)
+    fn remove(&mut self, key: &[u8]) -> Option<V> {
+        self.remove_at(self.entries.find(key)?)
     }
 
-    fn evict(&mut self) -> Option<(Key, V)> {
-        let (key, entry) = self.entries.remove_lru()?;
-        self.bytes -= entry.bytes;
-        Some((key, entry.value))
+    fn evict(&mut self) -> Option<V> {
+        self.remove_at(self.earliest)
     }
 
-    fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
+    fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<V> {
         self.bytes_max = bytes_max;
         self.make_room(0)
     }
 
     /// The most recently used first; all are of one class, as LRU does not count reads.
     fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool) {
-        let order = self.entries.iter().rev().skip(from).take(count);
-        (order.map(|(key, _)| (key.clone(), 1)).collect(), from.saturating_add(count) >= self.len())
+        let entry = |slot| self.entries.get(slot);
+        let order = std::iter::successors(entry(self.latest), |it| entry(it.earlier));
+        let order = order.skip(from).take(count);
+        let ends = from.saturating_add(count) >= self.len();
+        (order.map(|entry| (Key::from(entry.key()), 1)).collect(), ends)
     }
 
     fn clear(&mut self) {
-        self.entries.clear();
-        self.bytes = 0;
+        *self = Lru::new(self.bytes_max);
     }
 }
 

@@ -11,6 +11,7 @@ mod ghosts;
 mod lru;
 mod policy;
 mod s3_fifo;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use lru::Lru;
 use policy::Policy;
 use s3_fifo::S3Fifo;
 
-/// Bytes of an entry in addition to its key and object: map node, counters, metadata.
+/// Bytes of an entry in addition to its key and object: its place in the table and the order, counters, metadata.
 pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 160;
 
 /// Makes the settings' enum, the tier and its choice of a policy from one list. A `match` finds the policy, not a
@@ -42,7 +43,7 @@ macro_rules! policies {
             $($policy($policy<V>),)*
         }
 
-        impl<V> AnyPolicy<V> {
+        impl<V: Keyed> AnyPolicy<V> {
             fn new(eviction: Eviction, bytes_max: u64) -> AnyPolicy<V> {
                 match eviction {
                     $(Eviction::$policy => AnyPolicy::$policy($policy::new(bytes_max)),)*
@@ -79,11 +80,32 @@ policies! {
     Lru,
 }
 
+/// A value that has its key, so that the tier keeps no copy of it.
+pub trait Keyed {
+    /// The key, which stays the same.
+    fn key(&self) -> &[u8];
+}
+
+/// A value of any type beside its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WithKey<V> {
+    /// The key.
+    pub key: Key,
+    /// The value.
+    pub value: V,
+}
+
+impl<V> Keyed for WithKey<V> {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
 /// Values by key. Some are evicted when the bytes exceed the budget. Each operation costs one or
 /// two hash look-ups.
 pub struct Memory<V>(AnyPolicy<V>);
 
-impl<V> Memory<V> {
+impl<V: Keyed> Memory<V> {
     /// An empty tier of `bytes_max` bytes; 0 holds nothing.
     pub fn new(eviction: Eviction, bytes_max: u64) -> Memory<V> {
         Memory(AnyPolicy::new(eviction, bytes_max))
@@ -114,17 +136,17 @@ impl<V> Memory<V> {
         self.0.policy_mut().peek(key)
     }
 
-    /// Inserts a value that takes `bytes` bytes; returns the values that were evicted for it, the
-    /// first first. A value larger than the budget is returned itself.
-    pub fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
+    /// Inserts a value that takes `bytes` bytes beside its key, in place of the key's earlier one; returns the values that were
+    /// evicted for it, the first first. A value larger than the budget is returned itself.
+    pub fn insert(&mut self, value: V, bytes: u64) -> Vec<V> {
         let policy = self.0.policy_mut();
-        let bytes = bytes + key.len() as u64 + ENTRY_OVERHEAD_BYTES;
+        let bytes = bytes + value.key().len() as u64 + ENTRY_OVERHEAD_BYTES;
         if bytes > policy.bytes_max() {
             // The key's earlier value would be an old one.
-            policy.remove(&key);
-            return vec![(key, value)];
+            policy.remove(value.key());
+            return vec![value];
         }
-        let left = policy.insert(key, value, bytes);
+        let left = policy.insert(value, bytes);
         assert!(policy.bytes() <= policy.bytes_max(), "the memory tier's budget is exceeded");
         left
     }
@@ -136,7 +158,7 @@ impl<V> Memory<V> {
 
     /// Changes the maximum bytes; returns the values that were evicted for it, the first first. Cost: that
     /// of their evictions.
-    pub fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)> {
+    pub fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<V> {
         self.0.policy_mut().set_bytes_max(bytes_max)
     }
 
@@ -153,7 +175,7 @@ impl<V> Memory<V> {
     }
 
     /// Removes a key.
-    pub fn remove(&mut self, key: &Key) -> Option<V> {
+    pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         self.0.policy_mut().remove(key)
     }
 }

@@ -14,20 +14,20 @@ pub(super) trait Policy<V> {
     fn get(&mut self, key: &[u8]) -> Option<&mut V>;
     /// The value of a key, which does not count as read.
     fn peek(&mut self, key: &[u8]) -> Option<&mut V>;
-    /// Inserts a value in place of the key's earlier one; `bytes` is at most the budget. Returns the evicted entries in order.
-    fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)>;
-    fn remove(&mut self, key: &Key) -> Option<V>;
-    /// Evicts the entry that is next; `None` if there are no entries.
-    fn evict(&mut self) -> Option<(Key, V)>;
-    /// Changes the budget; returns the evicted entries in order.
-    fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<(Key, V)>;
+    /// Inserts a value in place of its key's earlier one; `bytes` is at most the budget. Returns the evicted values in order.
+    fn insert(&mut self, value: V, bytes: u64) -> Vec<V>;
+    fn remove(&mut self, key: &[u8]) -> Option<V>;
+    /// Evicts the value that is next; `None` if there are none.
+    fn evict(&mut self) -> Option<V>;
+    /// Changes the budget; returns the evicted values in order.
+    fn set_bytes_max(&mut self, bytes_max: u64) -> Vec<V>;
     /// [`super::Memory::hottest`].
     fn hottest(&self, from: usize, count: usize) -> (Vec<(Key, u8)>, bool);
     /// Removes all entries, and forgets the evicted ones.
     fn clear(&mut self);
 
     /// Evicts until `bytes` more fit.
-    fn make_room(&mut self, bytes: u64) -> Vec<(Key, V)> {
+    fn make_room(&mut self, bytes: u64) -> Vec<V> {
         let mut left = Vec::new();
         while self.bytes() + bytes > self.bytes_max() {
             let Some(evicted) = self.evict() else { break };

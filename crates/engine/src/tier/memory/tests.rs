@@ -17,7 +17,7 @@ pub(super) trait Twin {
     /// The keys held, in any order.
     fn keys(&self) -> Vec<u8>;
     /// Whether what the policy remembers besides agrees too.
-    fn agrees_with(&self, _memory: &Memory<u8>) -> bool {
+    fn agrees_with(&self, _memory: &Memory<WithKey<u8>>) -> bool {
         true
     }
 }
@@ -50,8 +50,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn values(left: Vec<(Key, u8)>) -> Vec<u8> {
-    left.into_iter().map(|(_, value)| value).collect()
+/// A value whose key is its name.
+pub(super) fn named(key: u8) -> WithKey<u8> {
+    WithKey { key: [key][..].into(), value: key }
+}
+
+fn values(left: Vec<WithKey<u8>>) -> Vec<u8> {
+    left.into_iter().map(|it| it.value).collect()
 }
 
 fn agrees(eviction: Eviction, budget: u64, steps: &[Step]) -> Result<(), TestCaseError> {
@@ -67,7 +72,7 @@ fn agrees(eviction: Eviction, budget: u64, steps: &[Step]) -> Result<(), TestCas
                 prop_assert_eq!(there, twin.keys().contains(&key));
             }
             Step::Insert(key, bytes) => {
-                let left = values(memory.insert(name(key), key, bytes));
+                let left = values(memory.insert(named(key), bytes));
                 prop_assert_eq!(left, twin.insert(key, bytes + 1 + ENTRY_OVERHEAD_BYTES));
             }
             Step::Remove(key) => {
@@ -87,7 +92,7 @@ fn agrees(eviction: Eviction, budget: u64, steps: &[Step]) -> Result<(), TestCas
 }
 
 /// The keys that are told as the hottest are held, and none is told twice, in whatever pieces they are asked for.
-fn tells_the_hottest(memory: &mut Memory<u8>) -> Result<(), TestCaseError> {
+fn tells_the_hottest(memory: &mut Memory<WithKey<u8>>) -> Result<(), TestCaseError> {
     let (mut told, mut from) = (Vec::new(), 0);
     loop {
         let (keys, ends) = memory.hottest(from, 7);
@@ -115,6 +120,24 @@ proptest! {
         }
     }
 
+    /// Sizes and budgets of another order of magnitude: an entry's bytes are exact beyond what its 32 bits hold.
+    #[test]
+    fn large_values_are_counted(
+        steps in prop::collection::vec(step(), 0..200),
+        budget in 0u64..6_000,
+        shift in 18u32..23,
+    ) {
+        let larger = |step: &Step| match *step {
+            Step::Insert(key, bytes) => Step::Insert(key, bytes << shift),
+            Step::SetBudget(budget) => Step::SetBudget(budget << shift),
+            step => step,
+        };
+        let steps: Vec<Step> = steps.iter().map(larger).collect();
+        for &eviction in POLICIES {
+            agrees(eviction, budget << shift, &steps)?;
+        }
+    }
+
     #[test]
     fn the_hottest_are_held(reads in prop::collection::vec(0u8..60, 0..300)) {
         for &eviction in POLICIES {
@@ -122,7 +145,7 @@ proptest! {
             for &key in &reads {
                 let name: Key = [key][..].into();
                 if memory.get(&name).is_none() {
-                    memory.insert(name, key, 30);
+                    memory.insert(named(key), 30);
                 }
             }
             tells_the_hottest(&mut memory)?;
