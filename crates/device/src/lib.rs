@@ -9,6 +9,7 @@ mod error;
 pub mod object;
 mod packed;
 pub mod system;
+mod thin;
 
 pub use error::Error;
 pub use packed::{Packed, PackedEtag};

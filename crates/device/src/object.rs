@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use engine::Payload;
-use engine::tier::WithKey;
+use engine::tier::Keyed;
+use engine::{KeyedPayload, Payload};
 use ground::window::Outcome;
 use ground::{Etag, Key};
 use http::header::{
@@ -18,11 +18,11 @@ use http::header::{
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use httpdate::HttpDate;
-use triomphe::ThinArc;
 
 use super::arena;
 use super::disk::Assembly;
 use super::packed::{self, Packed, PackedEtag};
+use super::thin::Thin;
 use origin::{Attributes, KEPT_PREFIX, Metadata, VersionHasher};
 use wire::headers;
 
@@ -39,15 +39,17 @@ const SMALL_BYTES_MAX: usize = 2 << 10;
 
 /// An object in memory. Clones share it.
 ///
-/// A small object is one allocation: two counters, the packed metadata and the bytes. The lines of its replies are written when
-/// they are sent: kept, they would take more than the object does. Those of a larger one are kept from its first reply on.
+/// A small object is one allocation: a counter and a length, the key if it has one ([`KeyedObject`]), the packed metadata and
+/// the bytes. The lines of its replies are written when they are sent: kept, they would take more than the object does. Those
+/// of a larger one are kept from its first reply on.
+///
+/// The key's length is in front of it as [`add_length_of`] writes it: one byte if it is below 128.
 #[derive(Clone)]
-pub struct Object(ThinArc<Head, u8>);
+pub struct Object(Thin<Arc<Large>>);
 
-struct Head {
-    /// The bytes of an object that is not small.
-    large: Option<Box<Large>>,
-}
+/// An object with its key in its allocation.
+#[derive(Clone, Debug)]
+pub struct KeyedObject(Object);
 
 struct Large {
     body: Bytes,
@@ -81,12 +83,12 @@ impl Object {
     /// An object; the length of `body` must equal the metadata's `size`.
     pub fn new(metadata: &Metadata, body: Bytes) -> Object {
         debug_assert_eq!(metadata.size, body.len() as u64);
-        let mut packed = packed::pack(metadata, false);
+        let packed = packed::pack(metadata, false);
         if body.len() > SMALL_BYTES_MAX {
-            return Object::from_parts(Some(Large::new(arena::keep(body), None)), &packed);
+            let large = Large::new(arena::keep(body), None);
+            return Object::from_parts(Some(large), &packed, b"");
         }
-        packed.extend_from_slice(&body);
-        Object::from_parts(None, &packed)
+        Object::from_parts(None, &packed, &body)
     }
 
     /// An object of the bytes of some pieces, which are copied: a piece may be a small part of a buffer that it keeps.
@@ -98,20 +100,26 @@ impl Object {
     /// An object whose bytes, or some of them, are being read.
     pub fn opened(metadata: &Metadata, assembly: Arc<Assembly>) -> Object {
         let large = Large::new(Bytes::new(), Some(assembly));
-        Object::from_parts(Some(large), &packed::pack(metadata, true))
+        Object::from_parts(Some(large), &packed::pack(metadata, true), b"")
     }
 
-    fn from_parts(large: Option<Large>, packed: &[u8]) -> Object {
-        Object(ThinArc::from_header_and_slice(Head { large: large.map(Box::new) }, packed))
+    /// An object without a key.
+    fn from_parts(large: Option<Large>, packed: &[u8], body: &[u8]) -> Object {
+        Object(Thin::new(large.map(Arc::new), &[&[0], packed, body]))
     }
 
     fn large(&self) -> Option<&Large> {
-        self.0.header.header.large.as_deref()
+        self.0.extra().map(|large| &**large)
+    }
+
+    /// The key, empty if the object has none, and what follows it: the packed metadata, and the bytes of a small object.
+    fn split(&self) -> (&[u8], &[u8]) {
+        split_key(self.0.bytes()).unwrap_or_default()
     }
 
     /// The metadata as it is held, without an allocation.
     pub fn packed(&self) -> Packed<'_> {
-        Packed::new(&self.0.slice)
+        Packed::new(self.split().1)
     }
 
     /// Where the bytes of an object come from that is still being read.
@@ -141,7 +149,10 @@ impl Object {
     pub fn bytes_held(&self) -> &[u8] {
         match self.large() {
             Some(large) => &large.body,
-            None => self.0.slice.get(packed::length(&self.0.slice)..).unwrap_or_default(),
+            None => {
+                let (_, rest) = self.split();
+                rest.get(packed::length(rest)..).unwrap_or_default()
+            }
         }
     }
 
@@ -245,11 +256,52 @@ impl AsRef<[u8]> for SmallBody {
     }
 }
 
-impl Payload for Object {
-    type Keyed = WithKey<Object>;
+/// Writes a length: seven bits a byte, the lowest first, with the highest bit in all bytes but the last.
+fn add_length_of(key: &[u8], to: &mut Vec<u8>) {
+    let mut length = key.len();
+    while length >= 0x80 {
+        to.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    to.push(length as u8);
+}
 
-    fn with_key(self, key: &Key) -> WithKey<Object> {
-        WithKey { key: key.clone(), value: self }
+/// Splits off a key with its length before it, as [`add_length_of`] has written that.
+fn split_key(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&first, mut rest) = bytes.split_first()?;
+    let (mut length, mut last, mut shift) = (usize::from(first & 0x7F), first, 0);
+    while last & 0x80 != 0 {
+        (last, rest) = rest.split_first().map(|(byte, rest)| (*byte, rest))?;
+        shift += 7;
+        length |= usize::from(last & 0x7F) << shift;
+    }
+    rest.split_at_checked(length)
+}
+
+impl Keyed for KeyedObject {
+    fn key(&self) -> &[u8] {
+        self.0.split().0
+    }
+}
+
+impl KeyedPayload<Object> for KeyedObject {
+    fn payload(&self) -> &Object {
+        &self.0
+    }
+}
+
+impl Payload for Object {
+    type Keyed = KeyedObject;
+
+    /// Costs a copy of a small object.
+    fn with_key(self, key: &Key) -> KeyedObject {
+        let (held, rest) = self.split();
+        if held == &**key {
+            return KeyedObject(self);
+        }
+        let mut length = Vec::with_capacity(4);
+        add_length_of(key, &mut length);
+        KeyedObject(Object(Thin::new(self.0.extra().cloned(), &[&length, key, rest])))
     }
     fn bytes(&self) -> u64 {
         self.size()
@@ -412,11 +464,12 @@ mod tests {
             etag in prop_oneof!["[0-9a-f]{32}", "h-[0-9a-f]{32}", "[^\"]{0,40}"],
             modified_unix_us in prop_oneof![any::<u64>(), 0..4_000_000_000_000_000u64],
             size in prop_oneof![0..300usize, SMALL_BYTES_MAX - 2..SMALL_BYTES_MAX + 3],
+            key_lengths in prop::collection::vec(prop_oneof![0..140usize, 16_380..16_390usize], 0..3),
         ) {
             let body: Vec<u8> = (0..size).map(|i| i as u8).collect();
             let (size, etag) = (size as u64, etag.into());
             let metadata = Metadata { size, etag, modified_unix_us, attributes };
-            let object = Object::new(&metadata, body.clone().into());
+            let mut object = Object::new(&metadata, body.clone().into());
             prop_assert_eq!(object.metadata(), metadata.clone());
             prop_assert_eq!(object.bytes_held(), &body[..]);
             // The body is there for as long as a reply takes, and is not copied.
@@ -434,6 +487,16 @@ mod tests {
             }
             stored.extend_from_slice(&body);
             prop_assert_eq!(Object::decode(&stored.into()), Some(object.clone()));
+            // With a key it is the same object, also with another afterwards, and is not copied again for the one that it has.
+            for length in key_lengths {
+                let key = Key::from(vec![b'k'; length]);
+                let keyed = object.clone().with_key(&key);
+                prop_assert_eq!(keyed.key(), &key[..]);
+                prop_assert_eq!(keyed.payload(), &object);
+                let again = keyed.payload().clone().with_key(&key);
+                prop_assert_eq!(again.key().as_ptr(), keyed.key().as_ptr());
+                object = again.payload().clone();
+            }
             drop(object);
             prop_assert_eq!(&sent[..], &body[..]);
         }

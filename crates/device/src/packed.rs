@@ -3,10 +3,10 @@
 //! Objects of a few hundred bytes are many, and [`Metadata`] takes several times as much as they do: strings and vectors with
 //! capacities, each with an allocation. The form is of this process alone; files have [`Metadata::encode`].
 //!
-//! The form's flags (1 byte) and its length (4). Then the size, if the object's bytes do not tell it (8); the time (8); the
-//! version, as 16 bytes if it is 32 hexadecimal digits with or without `h-` before them, else as a text; and, if there are any
-//! attributes, the content type, names and values of user metadata as texts. Each text has its length (4) before it. Numbers
-//! are little-endian.
+//! The form's flags (1 byte), and its length if it has texts (4). Then the size, if the object's bytes do not tell it (8); the
+//! time (8); the version, as 16 bytes if it is 32 hexadecimal digits with or without `h-` before them, else as a text; and, if
+//! there are any attributes, the content type, names and values of user metadata as texts. Each text has its length (4) before
+//! it. Numbers are little-endian.
 
 use origin::{Attributes, Metadata};
 
@@ -20,8 +20,8 @@ const SIZED: u8 = 8;
 
 /// What precedes the digits of a version that derives from a SHA-256.
 const MARK: &str = "h-";
-/// The flags and the length.
-const START_BYTES: usize = 5;
+/// The length of a form without texts and without a size: flags, time and version.
+const PLAIN_BYTES: usize = 1 + 8 + 16;
 
 fn add_text(packed: &mut Vec<u8>, text: &str) {
     // Texts come from headers, which are far below 4 GiB.
@@ -31,37 +31,50 @@ fn add_text(packed: &mut Vec<u8>, text: &str) {
 
 /// Writes the form of metadata. `sized`: with the size.
 pub fn pack(metadata: &Metadata, sized: bool) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(64);
-    packed.extend_from_slice(&[0; START_BYTES]);
-    let mut flags = 0;
-    if sized {
-        flags |= SIZED;
-        packed.extend_from_slice(&metadata.size.to_le_bytes());
-    }
-    packed.extend_from_slice(&metadata.modified_unix_us.to_le_bytes());
-    let (marked, digits) = match metadata.etag.strip_prefix(MARK) {
+    let Metadata { size, etag, modified_unix_us, attributes } = metadata;
+    let Attributes { content_type, user } = attributes;
+    let (marked, digits) = match etag.strip_prefix(MARK) {
         Some(digits) => (MARKED, digits),
-        None => (0, &*metadata.etag),
+        None => (0, &**etag),
     };
-    match bytes_of(digits) {
-        Some(bytes) => {
-            flags |= DIGITS | marked;
-            packed.extend_from_slice(&bytes);
-        }
-        None => add_text(&mut packed, &metadata.etag),
+    let digits = bytes_of(digits);
+    let mut flags = if sized { SIZED } else { 0 };
+    if digits.is_some() {
+        flags |= DIGITS | marked;
     }
-    let Attributes { content_type, user } = &metadata.attributes;
     if content_type.is_some() || !user.is_empty() {
         flags |= ATTRIBUTES;
+    }
+    let mut packed = Vec::with_capacity(64);
+    packed.push(flags);
+    let has_texts = has_texts(flags);
+    if has_texts {
+        packed.extend_from_slice(&[0; 4]);
+    }
+    if sized {
+        packed.extend_from_slice(&size.to_le_bytes());
+    }
+    packed.extend_from_slice(&modified_unix_us.to_le_bytes());
+    match digits {
+        Some(bytes) => packed.extend_from_slice(&bytes),
+        None => add_text(&mut packed, etag),
+    }
+    if flags & ATTRIBUTES != 0 {
         add_text(&mut packed, content_type.as_deref().unwrap_or(""));
         for text in user.iter().flat_map(|(name, value)| [name, value]) {
             add_text(&mut packed, text);
         }
     }
-    packed[0] = flags;
-    let length = packed.len() as u32;
-    packed[1..START_BYTES].copy_from_slice(&length.to_le_bytes());
+    if has_texts {
+        let length = packed.len() as u32;
+        packed[1..5].copy_from_slice(&length.to_le_bytes());
+    }
     packed
+}
+
+/// Whether a form has texts, and its length after the flags.
+fn has_texts(flags: u8) -> bool {
+    flags & DIGITS == 0 || flags & ATTRIBUTES != 0
 }
 
 /// The bytes of 32 hexadecimal digits in lower case.
@@ -120,8 +133,11 @@ pub struct Packed<'a> {
 
 /// The length of the form at the start of `bytes`.
 pub fn length(bytes: &[u8]) -> usize {
-    let Some([_, length @ ..]) = bytes.first_chunk::<START_BYTES>() else { return 0 };
-    u32::from_le_bytes(*length) as usize
+    let Some((flags, rest)) = bytes.split_first() else { return 0 };
+    if !has_texts(*flags) {
+        return PLAIN_BYTES + if flags & SIZED != 0 { 8 } else { 0 };
+    }
+    rest.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize)
 }
 
 fn take_number(bytes: &mut &[u8]) -> u64 {
@@ -141,7 +157,8 @@ impl<'a> Packed<'a> {
     /// Reads the form at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Packed<'a> {
         let flags = bytes.first().copied().unwrap_or(0);
-        let mut rest = bytes.get(START_BYTES..length(bytes)).unwrap_or_default();
+        let start = if has_texts(flags) { 5 } else { 1 };
+        let mut rest = bytes.get(start..length(bytes)).unwrap_or_default();
         let size = (flags & SIZED != 0).then(|| take_number(&mut rest));
         let modified_unix_us = take_number(&mut rest);
         let etag = if flags & DIGITS != 0 {
@@ -229,7 +246,7 @@ mod tests {
             let mut bytes = pack(&metadata, sized);
             let digits = metadata.etag.strip_prefix(MARK).unwrap_or(&metadata.etag);
             if bytes_of(digits).is_some() && metadata.attributes == Attributes::default() && !sized {
-                prop_assert_eq!(bytes.len(), 29);
+                prop_assert_eq!(bytes.len(), 25);
             }
             let length_before = bytes.len();
             bytes.extend_from_slice(&body);
