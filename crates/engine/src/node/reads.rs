@@ -6,8 +6,8 @@ use super::extent::{Extent, Take};
 use super::flights::{self, Flight, FlightQueue, Waiter};
 use super::index::{OnDevices, Place, Record};
 use super::{
-    Action, Asker, Authority, Choice, DeviceId, Hit, JobId, Node, Reply, RequestId, Stages, Unread,
-    Verified,
+    Action, Asker, Authority, Choice, DeviceId, Hit, JobId, MemoryEntry, Node, Reply, RequestId,
+    Stages, Unread, Verified,
 };
 use crate::Payload;
 use crate::mutant::{self, Mutant};
@@ -152,12 +152,11 @@ impl<P: Payload> Node<P> {
             return None;
         }
         let authority = self.authority(key, now);
-        let revalidate = self.settings.revalidate;
-        let kept = self.memory.peek(key)?;
-        if !Node::<P>::is_within(revalidate, kept.verified(&self.authorities), authority, now) {
-            return None;
-        }
-        let kept = self.memory.get(key)?;
+        let (revalidate, authorities) = (self.settings.revalidate, &self.authorities);
+        let is_fresh = |kept: &MemoryEntry<P>| {
+            Node::<P>::is_within(revalidate, kept.verified(authorities), authority, now)
+        };
+        let kept = self.memory.get_if(key, is_fresh)?;
         let (payload, warm, again) = kept.read();
         self.count_reuse(now, key, &payload, None);
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };

@@ -1,7 +1,7 @@
 //! Evicts the least recently used.
 
 use super::Keyed;
-use super::policy::Policy;
+use super::policy::{Policy, ReadIf};
 use super::slots::{ENTRIES_MAX, NO_SLOT, Slots};
 use ground::Key;
 
@@ -71,6 +71,18 @@ impl<V: Keyed> Lru<V> {
     }
 }
 
+impl<V: Keyed> ReadIf<V> for Lru<V> {
+    fn get_if(&mut self, key: &[u8], is: impl FnOnce(&V) -> bool) -> Option<&mut V> {
+        let slot = self.entries.find(key)?;
+        self.entries.get(slot).filter(|entry| is(&entry.value))?;
+        if slot != self.latest {
+            self.unlink(slot);
+            self.link(slot);
+        }
+        self.entries.get_mut(slot).map(|entry| &mut entry.value)
+    }
+}
+
 impl<V: Keyed> Policy<V> for Lru<V> {
     fn bytes(&self) -> u64 {
         self.bytes
@@ -82,15 +94,6 @@ impl<V: Keyed> Policy<V> for Lru<V> {
 
     fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    fn get(&mut self, key: &[u8]) -> Option<&mut V> {
-        let slot = self.entries.find(key)?;
-        if slot != self.latest {
-            self.unlink(slot);
-            self.link(slot);
-        }
-        self.entries.get_mut(slot).map(|entry| &mut entry.value)
     }
 
     fn peek(&mut self, key: &[u8]) -> Option<&mut V> {

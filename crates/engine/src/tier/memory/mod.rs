@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use ground::Key;
 use lru::Lru;
-use policy::Policy;
+use policy::{Policy, ReadIf};
 use s3_fifo::S3Fifo;
 
 /// Bytes of an entry in addition to its key and object: its place in the table and the order, counters, metadata.
@@ -50,9 +50,9 @@ macro_rules! policies {
                 }
             }
 
-            fn get(&mut self, key: &[u8]) -> Option<&mut V> {
+            fn get_if(&mut self, key: &[u8], is: impl FnOnce(&V) -> bool) -> Option<&mut V> {
                 match self {
-                    $(AnyPolicy::$policy(policy) => policy.get(key),)*
+                    $(AnyPolicy::$policy(policy) => policy.get_if(key, is),)*
                 }
             }
 
@@ -128,7 +128,13 @@ impl<V: Keyed> Memory<V> {
 
     /// The value of a key, which counts as read.
     pub fn get(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.0.get(key)
+        self.0.get_if(key, |_| true)
+    }
+
+    /// The value of a key if `is` holds for it; it then counts as read. One look-up, where [`Memory::peek`] and
+    /// [`Memory::get`] take two.
+    pub fn get_if(&mut self, key: &[u8], is: impl FnOnce(&V) -> bool) -> Option<&mut V> {
+        self.0.get_if(key, is)
     }
 
     /// The value of a key, which does not count as read.

@@ -2,6 +2,12 @@
 
 use ground::Key;
 
+/// The reads of a policy, apart from [`Policy`], of which there are trait objects.
+pub(super) trait ReadIf<V> {
+    /// The value of a key if `is` holds for it; it then counts as read.
+    fn get_if(&mut self, key: &[u8], is: impl FnOnce(&V) -> bool) -> Option<&mut V>;
+}
+
 /// Values by key, and the order in which they leave. The policy keeps to its budget itself, as it alone knows what a change
 /// of the budget means for what it remembers of keys that have left.
 pub(super) trait Policy<V> {
@@ -10,8 +16,6 @@ pub(super) trait Policy<V> {
     fn bytes_max(&self) -> u64;
     /// Number of entries.
     fn len(&self) -> usize;
-    /// The value of a key, which counts as read.
-    fn get(&mut self, key: &[u8]) -> Option<&mut V>;
     /// The value of a key, which does not count as read.
     fn peek(&mut self, key: &[u8]) -> Option<&mut V>;
     /// Inserts a value in place of its key's earlier one; `bytes` is at most the budget. Returns the evicted values in order.

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Keyed;
 use super::ghosts::Ghosts;
-use super::policy::Policy;
+use super::policy::{Policy, ReadIf};
 use super::slots::{ENTRIES_MAX, NO_SLOT, Slots, hash_of};
 use ground::Key;
 
@@ -216,6 +216,14 @@ impl<V: Keyed> S3Fifo<V> {
     }
 }
 
+impl<V: Keyed> ReadIf<V> for S3Fifo<V> {
+    fn get_if(&mut self, key: &[u8], is: impl FnOnce(&V) -> bool) -> Option<&mut V> {
+        let entry = self.entry_mut(key).filter(|entry| is(&entry.value))?;
+        entry.mark.set_reads((entry.mark.reads() + 1).min(READS_MAX));
+        Some(&mut entry.value)
+    }
+}
+
 impl<V: Keyed> Policy<V> for S3Fifo<V> {
     fn bytes(&self) -> u64 {
         self.small.bytes + self.main.bytes
@@ -223,12 +231,6 @@ impl<V: Keyed> Policy<V> for S3Fifo<V> {
 
     fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    fn get(&mut self, key: &[u8]) -> Option<&mut V> {
-        let entry = self.entry_mut(key)?;
-        entry.mark.set_reads((entry.mark.reads() + 1).min(READS_MAX));
-        Some(&mut entry.value)
     }
 
     fn peek(&mut self, key: &[u8]) -> Option<&mut V> {

@@ -33,6 +33,8 @@ fn twin_of(eviction: Eviction) -> Box<dyn Twin> {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Get(u8),
+    /// Reads a key's value if it is an even one.
+    GetEven(u8),
     Peek(u8),
     Insert(u8, u64),
     Remove(u8),
@@ -43,6 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
     let key = || 0u8..40;
     prop_oneof![
         20 => key().prop_map(Step::Get),
+        5 => key().prop_map(Step::GetEven),
         2 => key().prop_map(Step::Peek),
         15 => (key(), 0u64..600).prop_map(|(key, bytes)| Step::Insert(key, bytes)),
         5 => key().prop_map(Step::Remove),
@@ -67,6 +70,11 @@ fn agrees(eviction: Eviction, budget: u64, steps: &[Step]) -> Result<(), TestCas
     for step in steps {
         match *step {
             Step::Get(key) => prop_assert_eq!(memory.get(&name(key)).is_some(), twin.get(key)),
+            Step::GetEven(key) => {
+                let there =
+                    memory.get_if(&name(key), |it: &WithKey<u8>| it.value % 2 == 0).is_some();
+                prop_assert_eq!(there, key % 2 == 0 && twin.get(key));
+            }
             Step::Peek(key) => {
                 let there = memory.peek(&name(key)).is_some();
                 prop_assert_eq!(there, twin.keys().contains(&key));
