@@ -51,7 +51,7 @@ struct OfTrace {
 }
 
 /// Bytes that the memory tier adds to each object.
-const ENTRY_OVERHEAD_BYTES: u64 = 160;
+const ENTRY_OVERHEAD_BYTES: u64 = 72;
 
 /// A trace as all parts of the experiment read it.
 struct Stream {

@@ -110,7 +110,7 @@ fn it_agrees_with_the_cluster_that_has_keys() {
         seconds: 1200,
         keys: 60_000,
         popularity: Popularity::Uniform,
-        memory_bytes: 10_000 * (100 + 40 + 4 + 160),
+        memory_bytes: 10_000 * (100 + 40 + 4 + 72),
         servers: 1,
         service: Law::exponential(0.01),
     };

@@ -92,7 +92,7 @@ fn a_cluster_is_the_mixture_of_its_nodes() {
         seconds: 2500,
         keys: 60_000,
         // Half of each node's objects are in memory.
-        memory_bytes: 10_000 * (100 + 40 + 4 + 160),
+        memory_bytes: 10_000 * (100 + 40 + 4 + 72),
         ..device(200.0, 1, Law::exponential(0.01))
     };
     let settings = plain.settings();

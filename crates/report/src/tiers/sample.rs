@@ -302,7 +302,7 @@ mod tests {
         let mut all = 0u64;
         for row in &trace.rows {
             if !std::mem::replace(&mut seen[row.key as usize], true) {
-                all += u64::from(row.size.unwrap_or(1000)) + 160;
+                all += u64::from(row.size.unwrap_or(1000)) + 72;
             }
         }
         for share in [0.03, 0.1, 0.4] {

@@ -23,7 +23,7 @@ use policy::{Policy, ReadIf};
 use s3_fifo::S3Fifo;
 
 /// Bytes of an entry in addition to its key and object: its place in the table and the order, counters, metadata.
-pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 160;
+pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 72;
 
 /// Makes the settings' enum, the tier and its choice of a policy from one list. A `match` finds the policy, not a
 /// `Box<dyn Policy>`, so that a hit is a direct call; everything rarer goes by the trait object.
