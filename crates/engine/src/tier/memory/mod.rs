@@ -39,6 +39,7 @@ macro_rules! policies {
         #[cfg(test)]
         const POLICIES: &[Eviction] = &[$(Eviction::$policy),*];
 
+        #[expect(clippy::large_enum_variant, reason = "a node has one; a box would cost each hit a look")]
         enum AnyPolicy<V> {
             $($policy($policy<V>),)*
         }

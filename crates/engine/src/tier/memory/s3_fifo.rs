@@ -60,7 +60,7 @@ impl Mark {
     }
 
     fn set_reads(&mut self, reads: u32) {
-        self.0 = self.0 & !Mark::READS | reads * Mark::READ;
+        self.0 = (self.0 & !Mark::READS) | (reads * Mark::READ);
     }
 
     /// `None` if they are too many for the mark.

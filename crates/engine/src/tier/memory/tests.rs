@@ -71,9 +71,10 @@ fn agrees(eviction: Eviction, budget: u64, steps: &[Step]) -> Result<(), TestCas
         match *step {
             Step::Get(key) => prop_assert_eq!(memory.get(&name(key)).is_some(), twin.get(key)),
             Step::GetEven(key) => {
-                let there =
-                    memory.get_if(&name(key), |it: &WithKey<u8>| it.value % 2 == 0).is_some();
-                prop_assert_eq!(there, key % 2 == 0 && twin.get(key));
+                let there = memory
+                    .get_if(&name(key), |it: &WithKey<u8>| it.value.is_multiple_of(2))
+                    .is_some();
+                prop_assert_eq!(there, key.is_multiple_of(2) && twin.get(key));
             }
             Step::Peek(key) => {
                 let there = memory.peek(&name(key)).is_some();
