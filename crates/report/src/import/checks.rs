@@ -282,6 +282,31 @@ fn steps_back(requests: &[Logged]) -> (Vec<Back>, Vec<(Nanos, Nanos)>) {
     (backs, pieces)
 }
 
+fn is_hour(by: Nanos) -> bool {
+    by.abs_diff(3_600 * SECOND) <= WRITTEN_LATE
+}
+
+/// A clock that was set back once by an hour, in a log that is too short for the hours to overlap. Rotated files in the order of their names
+/// go back too, to where the one before begins.
+fn hour_back(
+    name: std::path::Display<'_>,
+    backs: &[Back],
+    pieces: &[(Nanos, Nanos)],
+) -> Option<Finding> {
+    let ([back], [before, after]) = (backs, pieces) else { return None };
+    let is_apart = after.1.saturating_add(WRITTEN_LATE) < before.0;
+    (is_hour(back.from - back.to) && is_apart).then(|| Finding {
+        severe: false,
+        text: format!(
+            "{name}: the clock goes back by {} at {} (request {} of the file, once), as local time does when summer time ends. The stamps of the \
+             requests from there on are an hour too early, and the hour that seems to be missing is not. Log in UTC, or with the zone.",
+            length(seconds(back.from - back.to)),
+            moment(us(back.from)),
+            digits((back.index + 1) as f64, 15),
+        ),
+    })
+}
+
 /// A clock that was set back, or stamps of two zones. Lines that are merely out of order (buffers,
 /// several writers, rotated files in the order of their names) are none.
 fn clock_back(file: &File<'_>) -> Option<Finding> {
@@ -314,12 +339,12 @@ fn clock_back(file: &File<'_>) -> Option<Finding> {
         let piece = pieces.get(i).copied().unwrap_or_default();
         before.iter().any(|b| piece.1.min(b.1).saturating_sub(piece.0.max(b.0)) > WRITTEN_LATE)
     };
-    let (i, back) = backs
+    let found = backs
         .iter()
         .enumerate()
-        .find(|(i, _)| overlaps(i + 1, pieces.get(..=*i).unwrap_or_default()))?;
+        .find(|(i, _)| overlaps(i + 1, pieces.get(..=*i).unwrap_or_default()));
+    let Some((i, back)) = found else { return hour_back(name, &backs, &pieces) };
     let by = back.from - back.to;
-    let summer = by.abs_diff(3_600 * SECOND) <= WRITTEN_LATE;
     Some(Finding {
         severe: by >= BACK_SEVERE,
         text: format!(
@@ -333,7 +358,7 @@ fn clock_back(file: &File<'_>) -> Option<Finding> {
             } else {
                 format!("{} of {}", i + 1, backs.len())
             },
-            if summer { ", as local time does when summer time ends" } else { "" }
+            if is_hour(by) { ", as local time does when summer time ends" } else { "" }
         ),
     })
 }

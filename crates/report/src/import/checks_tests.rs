@@ -165,9 +165,21 @@ fn a_clock_that_goes_back_is_found() {
     ]
     .concat();
     finds(&hour, true, &["back by 60 min", "summer time"]);
+    // Of two minutes the hours do not overlap.
+    let short = log(4, 20.0, 120.0, MS);
+    let early = |r: &Logged| {
+        let is_late = r.end > START + 60 * SECOND;
+        if is_late { Logged { end: r.end - 3_600 * SECOND, ..*r } } else { *r }
+    };
+    let short: Vec<Logged> = short.iter().map(early).collect();
+    finds(&short, false, &["back by 60 min", "once", "summer time", "an hour too early"]);
     // Buffered lines, rotated files in the order of their names, and lines in no order are not.
     silent(&back(20 * SECOND));
     let (early, late) = all.split_at(all.len() / 2);
+    silent(&[late, early].concat());
+    // Nor are two files of half an hour.
+    let hour = log(7, 20.0, 3_600.0, MS);
+    let (early, late) = hour.split_at(hour.partition_point(|r| r.end < START + 1_800 * SECOND));
     silent(&[late, early].concat());
     let mut random = StdRng::seed_from_u64(1);
     let mut shuffled = all.clone();

@@ -397,3 +397,27 @@ fn logs_without_a_duration_are_refused() {
     let error = read_of(line, &fields("start=e,end=b")).unwrap_err();
     assert!(error.contains("before it starts"), "{error}");
 }
+
+/// A logger's local time when summer time ends: the side of the stamps is shown by the order before and after that moment.
+#[test]
+fn the_order_of_lines_goes_on_after_a_clock_was_set_back() {
+    let all = service(5, 800);
+    let moment = all[400].1;
+    let line = |a: u64, d: u64| {
+        let shown = if d < moment { d + 3_600 * SECOND } else { d };
+        format!(
+            "{} method=GET path=/o status=200 duration={}ms\n",
+            civil(shown, "%Y-%m-%d %H:%M:%S%.3f"),
+            millis(d - a)
+        )
+    };
+    let read = read_of(line, &settings("")).unwrap();
+    assert_eq!(read.files[0].stamp, "end");
+    same_durations(&read, US);
+    // Lines in no order at all still do not tell.
+    let mut shuffled: Vec<(u64, u64)> = all.clone();
+    shuffled.sort_by_key(|(a, d)| (d - a, *a));
+    let text: String = shuffled.into_iter().map(|(a, d)| line(a, d)).collect();
+    let error = log(text.as_bytes(), &settings("")).unwrap_err();
+    assert!(error.contains("--stamp start"), "{error}");
+}

@@ -27,6 +27,9 @@ const SHORT_S: f64 = 1e-3;
 const ORDERED_MIN: usize = 50;
 /// Share of lines out of order that another reading must have more, to be excluded.
 const DISORDER: f64 = 0.02;
+/// Ends that go back by more are of a clock that was set back, as local time is when summer time ends: the order goes on from there. Counted
+/// against the latest end before, all lines of the hour after it were out of order under every reading, and none could be told.
+const BACK: Nanos = 60 * SECOND;
 
 /// The times of a sample of requests under one reading.
 #[derive(Clone, Debug, Default)]
@@ -91,14 +94,16 @@ fn read(layout: &Layout, lines: &[String]) -> Reading {
 }
 
 impl Reading {
-    /// The share of requests that end before an earlier line's by more than the clocks' steps.
+    /// The share of requests that end before an earlier line's by more than the clocks' steps; of those after a clock was set back, the first
+    /// alone.
     fn disorder(&self, side: Side) -> f64 {
         let slack = self.clock_ns.saturating_add(self.resolution_ns);
         let (mut latest, mut count) = (0u64, 0usize);
         for (stamp, taken) in &self.times {
             let end = if side == Side::End { *stamp } else { stamp.saturating_add(*taken) };
             count += usize::from(end.saturating_add(slack) < latest);
-            latest = latest.max(end);
+            let is_set_back = end.saturating_add(BACK) < latest;
+            latest = if is_set_back { end } else { latest.max(end) };
         }
         count as f64 / self.times.len().max(1) as f64
     }
