@@ -13,6 +13,7 @@ use super::super::resample::{draw, repetitions};
 use super::super::valley::{is_crowded_within, valley};
 use super::super::{Options, Step, resample};
 use super::noise::Noise;
+use super::stamps::CoarseStamps;
 use super::sums::{Data, StepDraws, Sums};
 
 /// Number of quantiles at which responses are counted.
@@ -27,6 +28,10 @@ pub(in super::super) struct All {
     pub(super) memory: Histogram,
     /// The longest response of hits that the source does not name, if there may be such.
     pub(super) valley: Option<f64>,
+    /// What the stamps of the requests leave open, if these are known and coarse.
+    pub(super) stamps: Option<CoarseStamps>,
+    /// The tick of the responses, seconds.
+    pub(super) resolution_s: f64,
     /// The chance of each step's counts.
     pub(super) noise: Vec<Noise>,
     /// Steps of the same load, the lightest first.
@@ -41,6 +46,18 @@ impl All {
     /// Whether there is more than one load.
     pub(super) fn has_loads(&self) -> bool {
         self.groups.len() > 1
+    }
+
+    /// Whether responses may tell how many servers there are: not in ticks longer than a response, and not where arrivals are in clumps that
+    /// stamps do not show.
+    pub(super) fn tells_servers(&self) -> bool {
+        let clumped = self.stamps.as_ref().is_some_and(|stamps| stamps.clumped.is_some());
+        !clumped && !self.is_resolution_long()
+    }
+
+    /// Whether responses are counted in ticks longer than the mean one at the lightest load.
+    pub(super) fn is_resolution_long(&self) -> bool {
+        self.resolution_s > self.lightest().1.mean_s()
     }
 
     pub(super) fn totals(&self) -> StepDraws {
@@ -123,12 +140,20 @@ pub(in super::super) fn gather(steps: &[Step], options: &Options) -> Result<All,
     let quantiles = (1..EDGES).filter_map(|i| edge(i as f64 / EDGES as f64));
     let mut edges: Vec<f64> = valley.into_iter().chain(quantiles).filter(|t| *t > 0.0).collect();
     edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
+    let (stamps, resolution_s) = (CoarseStamps::new(steps), resolution_of(steps));
     let steps: Vec<Data> =
         steps.iter().map(|step| gather_step(step, &edges, options)).collect::<Result<_, _>>()?;
     let noise = steps.iter().map(Noise::new).collect();
-    let mut all = All { steps, edges, memory, valley, noise, groups: Vec::new() };
+    let groups = Vec::new();
+    let mut all = All { steps, edges, memory, valley, stamps, resolution_s, noise, groups };
     all.groups = repetitions(&all.rates());
     Ok(all)
+}
+
+/// The tick of the responses, seconds; 0 where it is not known.
+fn resolution_of(steps: &[Step]) -> f64 {
+    let known = steps.iter().filter_map(|step| step.times.as_ref());
+    known.map(|times| times.resolution_s).fold(0.0, f64::max)
 }
 
 /// The valley between two humps of the responses at the lightest load.
@@ -143,8 +168,7 @@ fn hidden_hits(steps: &[Step]) -> Option<f64> {
     lightest.iter().flat_map(|w| &w.times).for_each(|times| responses.merge(&times.response));
     let each = responses.buckets().map(|(low, high, n)| (f64::midpoint(low, high), n as f64));
     let each: Vec<(f64, f64)> = each.collect();
-    let resolution = steps.iter().filter_map(|step| step.times.as_ref());
-    let resolution = resolution.map(|times| times.resolution_s).fold(0.0, f64::max);
+    let resolution = resolution_of(steps);
     // Of a clock whose ticks are about a response that would be every other request.
     let least = TICKS * resolution;
     let is_fine = least < 0.5 * responses.mean_s();

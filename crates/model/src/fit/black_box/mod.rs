@@ -34,6 +34,7 @@ mod gather;
 mod noise;
 mod queue;
 mod shape;
+mod stamps;
 mod start;
 mod sums;
 mod write;
@@ -134,7 +135,8 @@ pub fn black_box(
         let each = weighted.iter().filter(|c| c.weight >= WEIGHT_INSIDE);
         each.map(|c| c.candidate.servers)
     };
-    let enough = options.replicates >= REPLICATES_MIN && (all.has_loads() || servers.is_some());
+    let enough = options.replicates >= REPLICATES_MIN
+        && (servers.is_some() || (all.has_loads() && all.tells_servers()));
     let mut found = ServersFound { likeliest, low: Some(1), high: None, given: servers.is_some() };
     if enough {
         found.low = inside().min_by_key(rank).flatten();

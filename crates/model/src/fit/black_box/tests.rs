@@ -309,3 +309,68 @@ fn the_interval_of_the_mean_holds_it() {
     println!("{held} of 8");
     assert!(held >= 7, "{held}");
 }
+
+/// A step of two servers with exponential work of 10 ms, whose requests come in clumps of so many, and are stamped in whole seconds.
+fn stamped_in_seconds(clump: usize, rate: f64, seed: u64) -> Step {
+    let mut random = StdRng::seed_from_u64(seed);
+    let gaps: Exp<f64> = Exp::new(rate / clump as f64).unwrap();
+    let work: Exp<f64> = Exp::new(100.0).unwrap();
+    let (mut free, mut now, mut visits) = ([0.0f64; 2], 0.0, Vec::new());
+    let mut requests = Vec::new();
+    while now < 100.0 {
+        now += gaps.sample(&mut random);
+        for _ in 0..clump {
+            let first = usize::from(free[1] < free[0]);
+            free[first] = free[first].max(now) + work.sample(&mut random).max(1e-6);
+            let (end, taken) = (free[first], free[first] - now);
+            visits.push((now, now, end, taken, Outcome::Unknown));
+            requests.push(crate::fit::Request {
+                arrival_s: end.floor() - (taken * 1e3).floor() * 1e-3,
+                departure_s: end.floor(),
+                operation: ground::window::Operation::Get,
+                outcome: Outcome::Unknown,
+                bytes: 0,
+                key: 0,
+                counted: true,
+            });
+        }
+    }
+    let (clock_s, resolution_s) = (1.0, 1e-3);
+    let (is_timed_apart, open) = (false, true);
+    let times = Some(crate::fit::Times { requests, clock_s, resolution_s, is_timed_apart, open });
+    let load = windows("load", 0, &visits, 100.0);
+    Step { name: format!("{rate}/s"), load, times, ..Step::default() }
+}
+
+/// Clumps of requests within a second make waits that a fit takes for work: nothing is claimed beyond the fitted loads, and the first warning says why.
+#[test]
+fn clumps_within_a_second_leave_heavier_loads_unknown() {
+    let fitted = |clump: usize| {
+        let steps = [60.0, 120.0].map(|rate| stamped_in_seconds(clump, rate, 5));
+        black_box(&steps, Some(2), &Options::default()).unwrap().model
+    };
+    let clumped = fitted(4);
+    assert!(clumped.unknown_beyond.is_some(), "{:?}", clumped.warnings);
+    for part in ["known to 1 s", "not come one by one", "nothing is claimed", "$msec"] {
+        assert!(clumped.warnings[0].contains(part), "{part}: {:?}", clumped.warnings);
+    }
+    let share = clumped.within(160.0, 0.05).unwrap();
+    assert_eq!((share.low, share.high), (0.0, 1.0));
+    let single = fitted(1);
+    assert!(single.unknown_beyond.is_none(), "{:?}", single.warnings);
+    assert!(single.warnings[0].contains("agree with that"), "{:?}", single.warnings);
+    let share = single.within(160.0, 0.05).unwrap();
+    assert!(share.high - share.low < 0.3, "{share:?}");
+}
+
+#[test]
+fn coarse_responses_and_clumps_do_not_tell_the_number_of_servers() {
+    let tells = |clump: usize, resolution_s: f64| {
+        let mut step = stamped_in_seconds(clump, 60.0, 6);
+        step.times.as_mut().unwrap().resolution_s = resolution_s;
+        gather(&[step], &Options::default()).unwrap().tells_servers()
+    };
+    assert!(tells(1, 1e-3));
+    assert!(!tells(4, 1e-3));
+    assert!(!tells(1, 0.1));
+}

@@ -12,6 +12,7 @@ use crate::model_file::{
 };
 use crate::queue::Discipline;
 use crate::storage::SolvedQueues;
+use ground::number::time;
 use ground::window::Histogram;
 
 use super::super::law_of;
@@ -207,7 +208,11 @@ pub(super) fn model(
         }
     }
     let missed = model.fitted.iter().map(|step| step.ks_distance).fold(0.0, f64::max);
-    if missed > MISSED && winner.dispersion > DISPERSION_MAX {
+    let is_unfit = missed > MISSED && winner.dispersion > DISPERSION_MAX;
+    if all.stamps.as_ref().is_some_and(|stamps| stamps.clumped.is_some()) {
+        // The first warning says why.
+        model.unknown_beyond = Some(model.requests.rate_high);
+    } else if is_unfit {
         model.unknown_beyond = Some(model.requests.rate_high);
         model.warnings.extend(model.unknown_text());
     }
@@ -282,11 +287,19 @@ fn warnings(
     rows: &[Row],
     left_out: usize,
 ) -> Vec<String> {
-    let mut texts = vec![
+    let mut texts: Vec<String> = all.stamps.iter().map(|stamps| stamps.text()).collect();
+    texts.push(
         "Fitted to response times alone: waiting outside of the servers counts as service, and the \
          utilisations of fitted steps are the model's."
             .to_owned(),
-    ];
+    );
+    if all.has_loads() && all.is_resolution_long() {
+        texts.push(format!(
+            "Response times are counted in ticks of {}, longer than the mean response: how many servers there are does not follow from \
+             them. Log durations with more decimals, or give the number (--servers).",
+            time(all.resolution_s)
+        ));
+    }
     let shown = |n: Option<u32>| n.map_or("no limit".to_owned(), |n| n.to_string());
     if !found.given {
         let (likeliest, low, high) = (shown(found.likeliest), shown(found.low), shown(found.high));
