@@ -346,3 +346,31 @@ fn clocks_by_hand() {
         }
     }
 }
+
+/// Short works that were cut with the hits are put back where the time outside that the cut made is long by chance, and not where it is true.
+#[test]
+fn a_time_outside_is_made_by_the_cut_if_responses_go_on_before_it() {
+    let case = Case { law: Law::Exponential, servers: 2, clock_s: 1e-3, hits: 0.35 };
+    let kinds = [Kind { discipline: Discipline::Fifo, servers: Some(2) }];
+    // Whether short works are put back if the time outside is so many valleys by what was found, and so many seconds in truth.
+    let returns = |found_valleys: f64, true_s: f64, seed: u64| {
+        let mut steps = case.steps(seed);
+        for times in steps.iter_mut().filter_map(|step| step.times.as_mut()) {
+            for request in &mut times.requests {
+                let is_hit = request.departure_s - request.arrival_s <= 1e-3;
+                request.departure_s += if is_hit { 0.0 } else { true_s };
+            }
+        }
+        let times = steps.iter().filter_map(|step| step.times.as_ref());
+        let lines: Vec<Line> = times.map(|times| Line::new(times, 10_000).unwrap()).collect();
+        let (valley, kept) = bypass::candidates(&lines).pop().unwrap();
+        let mut found = search::search(kept, Among::Kinds(&kinds), &Options::default());
+        found.best.outside = outside::Outside { mean: found_valleys * valley, cv: 0.0 };
+        bypass::returned(&lines, &found, valley).is_some()
+    };
+    for seed in [810, 811] {
+        assert!(returns(1.0, 0.0, seed), "{seed}");
+        assert!(returns(1.3, 0.0, seed), "{seed}");
+        assert!(!returns(2.0, 0.005, seed), "{seed}");
+    }
+}
