@@ -65,6 +65,7 @@ impl PlanBasis {
         let mut value = serde_json::to_value(plan)?;
         value["laboratory"] = self.model.about.laboratory.clone().into();
         value["note"] = self.note.clone().into();
+        value["warnings"] = crate::compare::warnings_of(&self.model).into();
         value["trust"] = serde_json::to_value(self.model.trust()?)?;
         value["holds"] = (!plan.ranked.is_empty()).into();
         Ok(value)

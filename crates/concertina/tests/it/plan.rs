@@ -23,7 +23,7 @@ pub fn model_text() -> String {
             format!("[{q}, 0.0, 0.0, 0.0003, 0.0, 1e9, {q}, 0.0, {mu}, {mean}, 1.0]")
         })
         .collect();
-    let mut out = "format = 1\n[about]\ntitle = \"by hand\"\nruns = []\n\
+    let mut out = "format = 1\nwarnings = [\"Stamps are known to 1 s.\"]\n[about]\ntitle = \"by hand\"\nruns = []\n\
                    laboratory = \"simulated devices\"\n[requests]\n"
         .to_owned();
     for (key, value, unit) in [
@@ -126,6 +126,11 @@ fn the_cheapest_that_holds_comes_first() {
     assert!(best["one_lost"]["holds"].is_boolean() && best["one_lost"]["unreachable"] == 0.0);
     assert_eq!(found["laboratory"], "simulated devices");
     assert_eq!(found["trust"]["end"], "unmeasured");
+    // The warnings of the model, which the text ends with, are there for programs too.
+    let (shown, _) = text(&lab.asks(&["--rate", "5000"]));
+    let warnings = found["warnings"].as_array().unwrap();
+    assert!(!warnings.is_empty() && shown.contains("Warning: "), "{shown}");
+    assert!(shown.contains(warnings[0].as_str().unwrap()), "{shown} {warnings:?}");
     // What is said of it is what `predict` says of the same servers, where they are the fitted ones.
     let fitted = "[servers]\ncounts = [8]\n[replicas]\ncounts = [2]\n";
     lab.write("choices.toml", fitted);

@@ -168,12 +168,12 @@ mod tests {
         let mut random = StdRng::seed_from_u64(3);
         let mut changing = stamped(1, 300.0, 3);
         for i in 0..changing.requests.len() {
-            let request = changing.requests[i].clone();
+            let request = changing.requests[i];
             let part = request.departure_s / 300.0;
             for _ in 0..usize::from(random.random::<f64>() < part)
                 + usize::from(random.random::<f64>() < part)
             {
-                changing.requests.push(request.clone());
+                changing.requests.push(request);
             }
         }
         // Copies come at their own times.
