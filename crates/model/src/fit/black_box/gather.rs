@@ -11,9 +11,9 @@ use ground::window::{Dispersion, Histogram, Outcome, Window};
 use super::super::gather::{block_index, blocks_of};
 use super::super::resample::{draw, repetitions};
 use super::super::valley::{is_crowded_within, valley};
-use super::super::{Options, Step, resample};
+use super::super::{Options, Request, Step, resample};
 use super::noise::Noise;
-use super::stamps::CoarseStamps;
+use super::stamps::{CoarseStamps, StampedRequest, StampedStep};
 use super::sums::{Data, StepDraws, Sums};
 
 /// Number of quantiles at which responses are counted.
@@ -140,7 +140,7 @@ pub(in super::super) fn gather(steps: &[Step], options: &Options) -> Result<All,
     let quantiles = (1..EDGES).filter_map(|i| edge(i as f64 / EDGES as f64));
     let mut edges: Vec<f64> = valley.into_iter().chain(quantiles).filter(|t| *t > 0.0).collect();
     edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
-    let (stamps, resolution_s) = (CoarseStamps::new(steps), resolution_of(steps));
+    let (stamps, resolution_s) = (CoarseStamps::new(&stamped(steps)), resolution_of(steps));
     let steps: Vec<Data> =
         steps.iter().map(|step| gather_step(step, &edges, options)).collect::<Result<_, _>>()?;
     let noise = steps.iter().map(Noise::new).collect();
@@ -148,6 +148,19 @@ pub(in super::super) fn gather(steps: &[Step], options: &Options) -> Result<All,
     let mut all = All { steps, edges, memory, valley, stamps, resolution_s, noise, groups };
     all.groups = repetitions(&all.rates());
     Ok(all)
+}
+
+/// The stamps of the steps that have some.
+fn stamped(steps: &[Step]) -> Vec<StampedStep> {
+    let of = |step: &Step| {
+        let times = step.times.as_ref()?;
+        let judged = times.requests.iter().filter(|r| r.counted);
+        let stamps =
+            |r: &Request| StampedRequest { arrival_s: r.arrival_s, departure_s: r.departure_s };
+        let requests = judged.map(stamps).collect();
+        Some(StampedStep { name: step.name.clone(), clock_s: times.clock_s, requests })
+    };
+    steps.iter().filter_map(of).collect()
 }
 
 /// The tick of the responses, seconds; 0 where it is not known.

@@ -8,15 +8,29 @@
 
 use ground::number::{digits, time};
 
-use super::super::{Step, Times};
-
 /// The fewest ticks that are compared.
 const TICKS_MIN: f64 = 20.0;
 /// Standard deviations of the ratio that are no chance, and its difference from 1 that matters.
 const CHANCE: f64 = 4.0;
 const MATTERS: f64 = 0.2;
-/// Where a tick is so many mean responses or less, [`super::super::work()`] has the times of single requests.
+/// Where a tick is so many mean responses or less, the fit of works has the times of single requests.
 const RESPONSES: f64 = 2.0;
+
+/// When a request came and was answered, as stamps show it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StampedRequest {
+    pub arrival_s: f64,
+    pub departure_s: f64,
+}
+
+/// The judged requests of a step.
+#[derive(Clone, Debug)]
+pub(super) struct StampedStep {
+    pub name: String,
+    /// The tick of the stamps, seconds.
+    pub clock_s: f64,
+    pub requests: Vec<StampedRequest>,
+}
 
 /// The stamps of steps, if they are coarser than the responses.
 pub(super) struct CoarseStamps {
@@ -30,19 +44,18 @@ pub(super) struct CoarseStamps {
 
 impl CoarseStamps {
     /// `None` where stamps are fine, or not known.
-    pub fn new(steps: &[Step]) -> Option<CoarseStamps> {
-        let times = || steps.iter().filter_map(|step| step.times.as_ref());
-        let clock_s = times().map(|times| times.clock_s).fold(0.0, f64::max);
-        let mean = |times: &Times| {
-            let taken = times.requests.iter().map(|r| r.departure_s - r.arrival_s);
-            taken.sum::<f64>() / times.requests.len().max(1) as f64
+    pub fn new(steps: &[StampedStep]) -> Option<CoarseStamps> {
+        let clock_s = steps.iter().map(|step| step.clock_s).fold(0.0, f64::max);
+        let mean = |step: &StampedStep| {
+            let taken = step.requests.iter().map(|r| r.departure_s - r.arrival_s);
+            taken.sum::<f64>() / step.requests.len().max(1) as f64
         };
-        let response_s = times().map(mean).fold(f64::INFINITY, f64::min);
+        let response_s = steps.iter().map(mean).fold(f64::INFINITY, f64::min);
         if clock_s <= RESPONSES * response_s {
             return None;
         }
-        let of = |step: &Step| {
-            let (ratio, deviation) = counts_over_poisson(step.times.as_ref()?)?;
+        let of = |step: &StampedStep| {
+            let (ratio, deviation) = counts_over_poisson(step)?;
             let off = (ratio - 1.0).abs();
             (off > (CHANCE * deviation).max(MATTERS)).then(|| (step.name.clone(), ratio))
         };
@@ -75,20 +88,22 @@ impl CoarseStamps {
 
 /// The variance of the counts of arrivals in ticks over their mean, from the differences of successive counts, with the standard deviation
 /// that it has of a Poisson stream. `None` of few ticks.
-fn counts_over_poisson(times: &Times) -> Option<(f64, f64)> {
-    let clock = times.clock_s;
-    let judged = || times.requests.iter().filter(|r| r.counted);
-    let first = judged().next()?;
+fn counts_over_poisson(step: &StampedStep) -> Option<(f64, f64)> {
+    let clock = step.clock_s;
+    let first = step.requests.first()?;
     let is_stamp = |time: f64| {
         let ticks = (time - first.departure_s) / clock;
         (ticks - ticks.round()).abs() < 1e-6
     };
     // Of stamps of starts the arrivals are whole ticks apart, and of those of ends the departures.
-    let base =
-        if judged().all(|r| is_stamp(r.departure_s)) { first.departure_s } else { first.arrival_s };
+    let base = if step.requests.iter().all(|r| is_stamp(r.departure_s)) {
+        first.departure_s
+    } else {
+        first.arrival_s
+    };
     // An arrival is a stamp less a response, which is in the tick of the stamp where it is shorter than a tick.
     let tick = |arrival_s: f64| ((arrival_s - base) / clock - 1e-6).ceil() as i64;
-    let ticks: Vec<i64> = judged().map(|r| tick(r.arrival_s)).collect();
+    let ticks: Vec<i64> = step.requests.iter().map(|r| tick(r.arrival_s)).collect();
     let (low, high) = (ticks.iter().min()?, ticks.iter().max()?);
     // The first tick and the last are not whole.
     let whole = high - low - 1;
@@ -120,11 +135,9 @@ mod tests {
     use rand_distr::Exp1;
 
     use super::*;
-    use crate::fit::Request;
-    use ground::window::{Operation, Outcome};
 
     /// Arrivals in clumps of so many, 100/s in all, that are stamped in whole seconds at their ends.
-    fn stamped(clump: usize, seconds: f64, seed: u64) -> Times {
+    fn stamped(clump: usize, seconds: f64, seed: u64) -> StampedStep {
         let mut random = StdRng::seed_from_u64(seed);
         let mut now = 0.0;
         let mut requests = Vec::new();
@@ -133,31 +146,22 @@ mod tests {
             for _ in 0..clump {
                 let taken = 0.02 * random.random::<f64>();
                 let departure_s = (now + taken).floor() + 0.25;
-                let (operation, outcome) = (Operation::Get, Outcome::Unknown);
-                requests.push(Request {
-                    arrival_s: departure_s - (taken * 1e3).floor() * 1e-3,
-                    departure_s,
-                    operation,
-                    outcome,
-                    bytes: 0,
-                    key: 0,
-                    counted: true,
-                });
+                let arrival_s = departure_s - (taken * 1e3).floor() * 1e-3;
+                requests.push(StampedRequest { arrival_s, departure_s });
             }
         }
-        Times { requests, clock_s: 1.0, resolution_s: 1e-3, is_timed_apart: false, open: true }
+        StampedStep { name: "a".to_owned(), clock_s: 1.0, requests }
     }
 
-    fn found(times: Times) -> Option<(String, f64)> {
-        let step = Step { name: "a".to_owned(), times: Some(times), ..Step::default() };
+    fn clumps_of(step: StampedStep) -> Option<(String, f64)> {
         CoarseStamps::new(&[step]).unwrap().clumped
     }
 
     #[test]
     fn clumps_show_in_counts_of_seconds_and_poisson_arrivals_do_not() {
         for seed in 0..40 {
-            assert_eq!(found(stamped(1, 60.0, seed)), None, "{seed}");
-            let (_, ratio) = found(stamped(4, 120.0, seed)).unwrap();
+            assert_eq!(clumps_of(stamped(1, 60.0, seed)), None, "{seed}");
+            let (_, ratio) = clumps_of(stamped(4, 120.0, seed)).unwrap();
             assert!((2.0..7.0).contains(&ratio), "{seed}: {ratio}");
         }
     }
@@ -182,20 +186,19 @@ mod tests {
             request.arrival_s += later;
             request.departure_s += later;
         }
-        assert_eq!(found(changing), None);
+        assert_eq!(clumps_of(changing), None);
         let mut paced = stamped(1, 60.0, 4);
         for (i, request) in paced.requests.iter_mut().enumerate() {
             request.departure_s = (i as f64 / 100.0).floor();
             request.arrival_s = request.departure_s - 0.005;
         }
-        assert!(found(paced).unwrap().1 < 0.1);
+        assert!(clumps_of(paced).unwrap().1 < 0.1);
     }
 
     #[test]
     fn stamps_as_fine_as_responses_are_not_looked_at() {
         let mut fine = stamped(4, 60.0, 1);
         fine.clock_s = 0.015;
-        let step = Step { name: "a".to_owned(), times: Some(fine), ..Step::default() };
-        assert!(CoarseStamps::new(&[step]).is_none() && CoarseStamps::new(&[]).is_none());
+        assert!(CoarseStamps::new(&[fine]).is_none() && CoarseStamps::new(&[]).is_none());
     }
 }
