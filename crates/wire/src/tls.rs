@@ -21,6 +21,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 use tracing::{info, warn};
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
+use x509_cert::time::Time;
 
 use crate::error::Error;
 use configuration::Config;
@@ -247,7 +248,8 @@ fn advice_on(path: &Path, chain: &[CertificateDer<'_>], now: SystemTime) -> Opti
     let validity = |one: &CertificateDer<'_>| {
         let one = Certificate::from_der(one).ok()?;
         let validity = one.tbs_certificate().validity();
-        Some((validity.not_before.to_system_time(), validity.not_after.to_system_time()))
+        let at = |time: &Time| SystemTime::UNIX_EPOCH + time.to_unix_duration();
+        Some((at(&validity.not_before), at(&validity.not_after)))
     };
     // A client refuses the whole chain for one of it.
     let dates: Vec<(SystemTime, SystemTime)> = chain.iter().filter_map(validity).collect();
