@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use engine::node::{Choice, TierSettings};
-use engine::tier::{Eviction, Memory, record_bytes};
+use engine::tier::{Eviction, Memory, WithKey, record_bytes};
 use ground::Key;
 use ground::window::{Nanos, Outcome, SECOND, key_hash};
 use model::cache::{Cache, Catalogue, Shards};
@@ -101,7 +101,7 @@ impl Stream {
             if memory.get(key).is_some() {
                 hits += 1;
             } else {
-                memory.insert(key.clone(), (), size);
+                memory.insert(WithKey { key: key.clone(), value: () }, size);
             }
         }
         hits as f64 / self.requests.len() as f64
