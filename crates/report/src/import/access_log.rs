@@ -4,6 +4,7 @@
 //! lines of each file wait until its clock's step, and what sense finds, are known.
 
 use std::collections::BTreeSet;
+use std::collections::btree_set::IntoIter;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -251,7 +252,8 @@ impl FileReader {
             })
             .collect();
         let by_decimals = |decimals: u32| 10u64.pow(9 - decimals.min(9));
-        let finest = |all: &mut dyn Iterator<Item = (u64, u32)>| {
+        let finest = |all: &mut dyn Iterator<Item = (u64, u32)>,
+                      found: fn(IntoIter<u64>) -> u64| {
             let all: Vec<(u64, u32)> = all.collect();
             let written = by_decimals(all.iter().map(|one| one.1).max().unwrap_or(0));
             // Zeros behind the point are a coarser clock than the digits say.
@@ -259,13 +261,15 @@ impl FileReader {
             let found = if all.len() < STEP_MIN || distinct.len() < DISTINCT_MIN {
                 1
             } else {
-                sense::step(distinct.into_iter())
+                found(distinct.into_iter())
             };
             written.max(found)
         };
-        self.clock_ns = finest(&mut entries.iter().map(|e| (e.stamp.ns, e.stamp.decimals)));
-        self.resolution_ns =
-            finest(&mut entries.iter().filter_map(|e| e.response).map(|r| (r.ns, r.decimals)));
+        // Stamps of a load that is sent every 20 ms are no ticks of a clock.
+        let mut stamps = entries.iter().map(|e| (e.stamp.ns, e.stamp.decimals));
+        self.clock_ns = finest(&mut stamps, sense::step);
+        let mut responses = entries.iter().filter_map(|e| e.response).map(|r| (r.ns, r.decimals));
+        self.resolution_ns = finest(&mut responses, sense::tick);
         self.describe(&entries);
         Ok(())
     }

@@ -337,7 +337,8 @@ fn totals_of_replies_that_had_not_ended_are_pointed_out() {
 #[test]
 fn ratios_are_no_durations() {
     let seconds = |ns: u64| format!("{}.{:03}", ns / SECOND, ns / MS % 1000);
-    let ratio = |d: u64| if d % 3 == 0 { "-".to_owned() } else { format!("3.{:02}", d % 100) };
+    let ratio =
+        |d: u64| if d.is_multiple_of(3) { "-".to_owned() } else { format!("3.{:02}", d % 100) };
     for (before, after) in [("", " \"R\""), ("\"R\" ", ""), ("R ", ""), ("", " R")] {
         let line = |a: u64, d: u64| {
             let with = |text: &str| text.replace('R', &ratio(d));
@@ -420,4 +421,19 @@ fn the_order_of_lines_goes_on_after_a_clock_was_set_back() {
     let text: String = shuffled.into_iter().map(|(a, d)| line(a, d)).collect();
     let error = log(text.as_bytes(), &settings("")).unwrap_err();
     assert!(error.contains("--stamp start"), "{error}");
+}
+
+/// A timer of 20 ms, whose zeros were taken for hits of memory.
+#[test]
+fn durations_in_ticks_of_a_timer_are_known_to_a_tick() {
+    for tick_ms in [4, 5, 20] {
+        let tick = tick_ms * MS;
+        let line = |a: u64, d: u64| {
+            let taken = ((d - a) * 4 + tick / 2) / tick * tick / MS;
+            format!("{{\"ts\":{},\"duration_ms\":{taken}}}\n", d / US)
+        };
+        let read = read_of(line, &settings("")).unwrap();
+        assert_eq!(read.resolution_ns, tick, "{:?}", read.taken);
+        assert!(read.clock_ns < tick);
+    }
 }
