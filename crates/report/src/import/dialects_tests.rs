@@ -385,7 +385,7 @@ fn a_format_that_changes_within_a_file_is_noticed() {
         format!("::1 - - [{}] \"GET /o HTTP/1.1\" 200 5 \"-\" \"curl\" {more}{taken}\n", clf(d))
     };
     let error = read_of(line, &settings("")).unwrap_err();
-    assert!(error.contains("another number of words"), "{error}");
+    assert!(error.contains("8 words, and not 7"), "{error}");
 }
 
 /// A name that is no column's, and two that are taken for each other.

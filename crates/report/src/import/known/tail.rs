@@ -229,7 +229,7 @@ fn unnamed(
     }
     let points: Vec<usize> = numbers.iter().copied().filter(|at| places.has_point(*at)).collect();
     let Durations { whole: at, part } = match (&points[..], &numbers[..]) {
-        ([], [at]) => {
+        ([], [at]) if !places.any(*at, |word| word.text.contains('.')) => {
             columns.push(numbered(Role::Response, *at));
             let name = format!(
                 "{kind} with an integer behind it (Apache's and Varnish's %D, %T or %{{ms}}T)"
