@@ -60,13 +60,13 @@ fn a_scan_goes_on_where_it_ended() {
 /// A record that is larger than a batch, behind others: a count was refused as too much work, and a page ended before it.
 #[test]
 fn a_record_larger_than_a_batch_is_read_wherever_it_stands() {
-    let large = "x".repeat(BATCH_BYTES + 1);
-    let lines = ["a 1", &large, "a 2", &large, "a 3"];
-    let text = lines.map(|line| format!("{line}\n")).concat().into_bytes();
+    let numbers: String = (0..BATCH_BYTES / 6).map(|n| format!("{n} ")).collect();
+    assert!(numbers.len() > BATCH_BYTES);
+    let text = format!("a 1\n{numbers}x\na 2\n").into_bytes();
     let records = build(Schema::new(Format::Lines), &text, 1 << 22);
     let index = naive::Text::new(text);
     let searcher = Searcher::new(&index, &records).unwrap();
-    for (source, expected) in [("line:~a", vec![0, 2, 4]), ("line:~x$", vec![1, 3])] {
+    for (source, expected) in [("line:~a", vec![0, 2]), ("line:~x$", vec![1])] {
         assert_eq!(searcher.count(&query(source)).unwrap(), expected.len(), "{source}");
         for sorted in [true, false] {
             let page = Page { sorted, ..Page::default() };

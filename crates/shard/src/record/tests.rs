@@ -34,7 +34,7 @@ fn records_end_where_their_format_says() {
     check_split(Format::JsonLines, &["\n\n{}\n", "{}\n"]);
     check_split(Format::Stanzas, &["\nA: 1\nB: 2\n b\n\n\n", "A: 2\n \t\n", "A: 3"]);
     check_split(Format::Stanzas, &["A: 1\r\n\r\n", "A: 2\r\n"]);
-    check_split(CSV, &["a,\"b\nc\",d\n", "\"\"\"\n\",\n\n", "a\"b\n", "\"open\nto the end"]);
+    check_split(CSV, &["a,\"b\nc\",d\n", "\"\"\"\n\",\n\n", "a\"b\n", "\"open\n", "to the end"]);
     check_split(Format::Lines, &[]);
 }
 
