@@ -1,4 +1,4 @@
-//! Numbers of authorities, which entries of memory have in place of them.
+//! Authorities under which copies are verified, and their numbers, which entries of memory have in place of them.
 //!
 //! There is an entry for each small object, and few authorities: one for each primary at a time, and another after each change of
 //! the view and each lease that had lapsed. A number takes 4 bytes where an [`Authority`] takes 24.
@@ -6,7 +6,35 @@
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 
-use super::cluster::Authority;
+use ground::window::Nanos;
+
+use crate::route::NodeId;
+
+/// The primary, lease and view under which a copy may be served. A copy that was verified under
+/// another authority than the present one is compared with the origin first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Authority {
+    pub primary: NodeId,
+    pub generation: u32,
+    pub epoch: u64,
+}
+
+impl Authority {
+    /// The authority of a node without peers.
+    pub const ALONE: Authority = Authority::new(0, 0, 0);
+
+    /// That of a primary under a lease of this generation and the view of this epoch.
+    pub const fn new(primary: NodeId, generation: u32, epoch: u64) -> Authority {
+        Authority { primary, generation, epoch }
+    }
+}
+
+/// When, and under which authority, a copy was last compared with the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Verified {
+    pub at: Nanos,
+    pub authority: Authority,
+}
 
 /// Authorities that are remembered: of those beyond it the first is forgotten, which is an old one unless there are as many
 /// primaries.

@@ -30,37 +30,12 @@ use ground::window::{Nanos, SECOND, key_hash};
 use serde::{Deserialize, Serialize};
 
 use super::ClusterSettings;
+use super::authorities::Authority;
 use super::event::RequestId;
 use super::terms::{Change, Term, Terms};
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, Ring, View};
 use ground::Key;
-
-/// The primary, lease and view under which a copy may be served. A copy that was verified under
-/// another authority than the present one is compared with the origin first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Authority {
-    primary: NodeId,
-    generation: u32,
-    epoch: u64,
-}
-
-impl Authority {
-    /// The authority of a node without peers.
-    pub const ALONE: Authority = Authority::new(0, 0, 0);
-
-    /// That of a primary under a lease of this generation and the view of this epoch.
-    pub const fn new(primary: NodeId, generation: u32, epoch: u64) -> Authority {
-        Authority { primary, generation, epoch }
-    }
-}
-
-/// When, and under which authority, a copy was last compared with the origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Verified {
-    pub at: Nanos,
-    pub authority: Authority,
-}
 
 /// A lease from a peer.
 #[derive(Clone, Copy, Default)]

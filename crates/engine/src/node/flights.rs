@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ground::window::{Finished, Nanos, Operation, Outcome};
 
-use super::cluster::{Authority, Verified};
+use super::authorities::{Authority, Verified};
 use super::event::{DeviceId, JobId, RequestId};
 use super::extent::{Part, Take};
 use super::index::Record;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use ground::window::key_hash;
 
 use super::RestoredSegment;
-use super::cluster::Verified;
+use super::authorities::Verified;
 use super::event::DeviceId;
 use super::stamps::Stamps;
 use crate::tier::{Item, Location, Restored, Run, Table, Work, class_bytes, length_class};
@@ -429,7 +429,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::node::cluster::Authority;
+    use crate::node::authorities::Authority;
     use crate::tier::HASH_BITS;
 
     /// The naive twin: a list of records (key, device, number, when verified). A record of segment

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use ground::window::{Nanos, SECOND};
 
-use super::cluster::{Authority, Verified};
+use super::authorities::{Authority, Verified};
 use crate::tier::STAMPS;
 
 /// Codes that verifications which still count may take, by all authorities. The others are for
