@@ -1,6 +1,6 @@
 //! Evicts the least recently used.
 
-use super::Keyed;
+use super::keyed::Keyed;
 use super::policy::{Policy, ReadIf};
 use super::slots::{ENTRIES_MAX, NO_SLOT, Slots};
 use ground::Key;

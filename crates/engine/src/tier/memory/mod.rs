@@ -8,6 +8,7 @@
 //! `policies!` below; the suite in `tests.rs` then compares both.
 
 mod ghosts;
+mod keyed;
 mod lru;
 mod policy;
 mod s3_fifo;
@@ -18,6 +19,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use ground::Key;
+pub use keyed::{Keyed, WithKey};
 use lru::Lru;
 use policy::{Policy, ReadIf};
 use s3_fifo::S3Fifo;
@@ -79,27 +81,6 @@ policies! {
     S3Fifo,
     /// The least recently used.
     Lru,
-}
-
-/// A value that has its key, so that the tier keeps no copy of it.
-pub trait Keyed {
-    /// The key, which stays the same.
-    fn key(&self) -> &[u8];
-}
-
-/// A value of any type beside its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WithKey<V> {
-    /// The key.
-    pub key: Key,
-    /// The value.
-    pub value: V,
-}
-
-impl<V> Keyed for WithKey<V> {
-    fn key(&self) -> &[u8] {
-        &self.key
-    }
 }
 
 /// Values by key. Some are evicted when the bytes exceed the budget. Each operation costs one or

@@ -8,8 +8,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Keyed;
 use super::ghosts::Ghosts;
+use super::keyed::Keyed;
 use super::policy::{Policy, ReadIf};
 use super::slots::{ENTRIES_MAX, NO_SLOT, Slots, hash_of};
 use ground::Key;

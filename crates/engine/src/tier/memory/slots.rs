@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, BuildHasherDefault};
 use hashbrown::HashTable;
 use slab::Slab;
 
-use super::Keyed;
+use super::keyed::Keyed;
 
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
 type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
