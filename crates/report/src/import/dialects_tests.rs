@@ -311,6 +311,9 @@ fn integers_of_caddy_are_not_seconds() {
         let read = read_of(line, &settings("")).unwrap();
         assert_eq!(read.files[0].unit, unit);
         same_durations(&read, divisor);
+        // One that took 15 s is still one.
+        let slow = |a: u64, d: u64| line(a, if d.is_multiple_of(97) { a + 15 * SECOND } else { d });
+        assert_eq!(read_of(slow, &settings("")).unwrap().files[0].unit, unit);
     }
 }
 

@@ -111,8 +111,10 @@ fn jmeter(layout: Layout, lines: &[String]) -> Layout {
             "Each sample is a transaction of one request or several: it is taken for a request."
                 .to_owned(),
         );
-    } else if count > 0 {
-        layout.others = &[TRANSACTION];
+        return layout;
+    }
+    layout.others = &[TRANSACTION];
+    if count > 0 {
         layout.remarks.push(
             "Samples of transaction controllers are left out: the requests in them have lines of their own.".to_owned(),
         );

@@ -135,9 +135,11 @@ fn traefik(stamp: &str) -> Layout {
 fn caddy_unit(sample: &Sample) -> Unit {
     let duration = |line: &String| split::member(&split::object(line).ok()?, "duration");
     let durations: Vec<String> = sample.lines.iter().filter_map(duration).collect();
-    let whole: Option<Vec<u64>> = durations.iter().map(|text| text.parse().ok()).collect();
-    match whole.unwrap_or_default().iter().max() {
-        // No request takes less than 10 µs, and none of hundreds longer than 10 s.
+    let whole = durations.iter().map(|text| text.parse().ok()).collect::<Option<Vec<u64>>>();
+    let mut whole = whole.unwrap_or_default();
+    whole.sort_unstable();
+    match whole.get(whole.len() / 2) {
+        // Half of the requests take longer than 10 µs, and not longer than 10 s.
         Some(n) if *n > 10_000 => Unit::Nanos,
         // A request alone may have taken a second or none.
         Some(_) if durations.len() > 1 => Unit::Millis,
