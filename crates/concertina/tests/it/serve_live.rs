@@ -125,13 +125,19 @@ fn while_loaded(address: SocketAddr) {
         actions["actions"].as_array().unwrap().iter().any(|a| a["realised"].is_number())
     });
     let actions = json(&mut client, "/actions");
-    let made = actions["actions"].as_array().unwrap().iter().find(|a| a["status"] == "made");
-    let made = made.unwrap();
+    // The first; on a busy machine, whose reads take longer, others follow.
+    let actions = actions["actions"].as_array().unwrap();
+    let judged = actions.iter().filter(|a| a["realised"].is_number());
+    let made = judged.min_by_key(|a| a["id"].as_u64()).unwrap();
     assert_eq!((&made["knob"], &made["target"]), (&"bounds".into(), &"device/0".into()));
     let (expected, realised) = (&made["expected"], made["realised"].as_f64().unwrap());
     assert!(realised < 0.1 * expected["before"].as_f64().unwrap(), "{made}");
     let metrics = client.get("/metrics").text();
-    assert!(metrics.contains("concertina_actions_total{knob=\"bounds\"} 1"), "{metrics}");
+    let count = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("concertina_actions_total{knob=\"bounds\"} "));
+    let count = count.and_then(|count| count.parse::<f64>().ok());
+    assert!(count.is_some_and(|count| count >= 1.0), "{metrics}");
     let told = |args: &[&str]| {
         let url = format!("http://{address}");
         let run = Command::new(env!("CARGO_BIN_EXE_concertina"))

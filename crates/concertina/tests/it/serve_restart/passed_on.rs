@@ -430,6 +430,9 @@ fn proxy(times: u32) {
         format!("serve.listen={http}"),
         format!("memcached.listen={at}"),
         format!("pool.0.servers=[{:?}]", node.memcached().unwrap()),
+        // The node has a write when its folder has it, which takes seconds while other tests write.
+        "pool.0.timeout_s=30".to_owned(),
+        "memcached.deadline_s=60".to_owned(),
     ];
     restarts::<Cache>(times, &keeper, at, || keeper.start(&sets));
     node.stop();
