@@ -212,7 +212,7 @@ fn s3transfers_own_tests() {
     let shown = format!("{passed} passed\n{text}{why}\n{}", front.log());
     // Its limits on the time to end after an error are seconds, which a busy machine passes.
     let is_timed = |name: &&str| name.contains("_exits_quick") && !expected.contains(name);
-    in_time(!failed.iter().any(|name| is_timed(name)), &shown);
+    in_time(!failed.iter().any(is_timed), &shown);
     assert_eq!(failed, expected, "{shown}");
     assert!(passed > 40, "{text}");
 }
