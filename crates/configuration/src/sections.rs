@@ -280,9 +280,9 @@ impl Serve {
         let token = self.token.as_ref().map(Secret::expose);
         checks.must(token != Some(""), "token", "is empty; leave it out or set it");
         checks.must(
-            token.is_none_or(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
+            token.is_none_or(|token| token.trim() == token && !token.contains(char::is_control)),
             "token",
-            "has a blank, a line break or another character that no header `Authorization: Bearer TOKEN` can have",
+            "has a line break, or a blank at an end: no header `Authorization: Bearer TOKEN` can have it",
         );
         checks.must(
             token.is_none_or(|token| token::hash_of(token).is_some()),

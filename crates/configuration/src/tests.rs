@@ -456,7 +456,7 @@ fn places_to_listen_and_tokens_that_cannot_be_are_mistakes() {
         (format!("{s3}\"127.0.0.1:7070\""), "s3.listen"),
         (format!("[serve]\nlisten = \"127.0.0.1:9000\"\n{s3}\"0.0.0.0:9000\""), "serve.listen too"),
         ("[memcached]\nnode_listen = \"127.0.0.1:7070\"".to_owned(), "memcached.node_listen"),
-        ("[serve]\ntoken = \"a b\"".to_owned(), "serve.token"),
+        ("[serve]\ntoken = \"a \"".to_owned(), "serve.token"),
         ("[serve]\ntoken = \"a\\n\"".to_owned(), "serve.token"),
     ] {
         let found = mistakes(&text, &[]);
@@ -465,6 +465,7 @@ fn places_to_listen_and_tokens_that_cannot_be_are_mistakes() {
     for text in [
         format!("[serve]\nlisten = \"127.0.0.1:0\"\n{s3}\"127.0.0.1:0\""),
         format!("{s3}\"127.0.0.2:7070\""),
+        "[serve]\ntoken = \"a b\"".to_owned(),
     ] {
         Config::parse(&text, "", &[]).unwrap();
     }
