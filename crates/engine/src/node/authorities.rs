@@ -90,7 +90,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Beside its naive twin, a list of all that were ever numbered. The first are so many that they go.
+        /// Compares with a naive twin, a list of all authorities that were numbered. In half of the cases so many come first that
+        /// some are forgotten.
         #[test]
         fn a_number_is_that_of_its_authority_until_it_is_forgotten(
             before in prop_oneof![Just(0), AUTHORITIES_MAX - 20..AUTHORITIES_MAX + 20],

@@ -10,10 +10,12 @@ use ground::number::{digits, time};
 
 /// The fewest ticks that are compared.
 const TICKS_MIN: f64 = 20.0;
-/// Standard deviations of the ratio that are no chance, and its difference from 1 that matters.
+/// A ratio that differs from 1 by more standard deviations than these is not explained by chance.
 const CHANCE: f64 = 4.0;
+/// A ratio that differs from 1 by less is not told, however many ticks there are.
 const MATTERS: f64 = 0.2;
-/// Where a tick is so many mean responses or less, the fit of works has the times of single requests.
+/// Stamps are coarse if their tick is longer than this number of mean responses. Finer ones show which requests met, and the fit of works
+/// uses them.
 const RESPONSES: f64 = 2.0;
 
 /// When a request came and was answered, as stamps show it.
@@ -38,7 +40,8 @@ pub(super) struct CoarseStamps {
     pub clock_s: f64,
     /// The mean response at the lightest load, seconds.
     pub response_s: f64,
-    /// The step whose counts differ most from those of a Poisson stream, if that is no chance: its name, and their variance over their mean.
+    /// The name of the step whose counts differ most from those of a Poisson stream, and the variance of these counts over their mean;
+    /// `None` if chance explains the differences of all steps.
     pub clumped: Option<(String, f64)>,
 }
 
