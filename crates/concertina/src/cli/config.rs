@@ -31,7 +31,14 @@ enum Command {
     /// List all mistakes in a configuration
     Check {
         /// Configuration file (TOML)
-        file: PathBuf,
+        #[arg(required_unless_present = "config")]
+        file: Option<PathBuf>,
+        /// The same, as other commands take it
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
+        /// Override a key before the check: section.key=value; may be repeated, and the last of a key counts
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
     },
 }
 
@@ -56,8 +63,9 @@ struct Source {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(Command::Check { file }) = args.command {
-        Config::load(Some(&file), &[])?;
+    if let Some(Command::Check { file, config, set }) = args.command {
+        let file = file.or(config).context("a configuration file is needed")?;
+        Config::load(Some(&file), &set)?;
         outln!("{}: no mistakes", file.display());
         return Ok(ExitCode::SUCCESS);
     }

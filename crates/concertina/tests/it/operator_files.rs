@@ -16,6 +16,7 @@ const SOON: Duration = Duration::from_secs(90);
 const OPTIONS: &[&str] = &[
     "config --config FILE",
     "config check FILE",
+    "config check --config FILE",
     "serve --config FILE",
     "doctor --config FILE",
     "simulate --rate 10 --config FILE",
