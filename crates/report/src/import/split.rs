@@ -101,8 +101,11 @@ fn quoted(rest: &str) -> (&str, &str) {
     (rest, "")
 }
 
-/// The columns of a line of CSV.
+/// The columns of a line of CSV, or its words if the delimiter is a blank, of which there may be several to align columns.
 pub(super) fn columns(line: &str, delimiter: u8) -> Vec<String> {
+    if delimiter == b' ' {
+        return words(line).into_iter().map(|word| word.text.into_owned()).collect();
+    }
     let mut reader = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
     // A field is never longer than the line, nor are there more than its bytes and one.
     let (mut out, mut ends) = (vec![0u8; line.len() + 1], vec![0usize; line.len() + 2]);

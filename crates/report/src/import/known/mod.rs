@@ -71,6 +71,7 @@ pub(super) fn recognise(
     // JSON has names; words of it in a row of their own say less, and were taken for a log's (`"timeTaken": 0.014`).
     let of_words = || {
         generators::recognise(&sample)
+            .or_else(|| headed(&sample))
             .or_else(|| services::recognise(&sample))
             .or_else(|| servers::recognise(&sample))
     };
@@ -85,20 +86,42 @@ pub(super) fn recognise(
     if let Some(layout) = names::of_json(names()).filter(|_| base.shape == Shape::Json) {
         return Ok(layout);
     }
-    let has_decimal_commas = base.has_decimal_commas;
     let by_words =
         |time: Vec<Column>| names::by_words(&base.name, base.shape.clone(), time, names());
     let layout = by_words(Vec::new()).or_else(|| match base.shape {
-        Shape::Pairs(_) => by_words(leading_time(&sample)?),
+        Shape::Pairs => by_words(leading_time(&sample)?),
         _ => None,
     });
     if let Some(layout) = layout {
-        return Ok(layout.with_decimal_commas(has_decimal_commas));
+        return Ok(layout);
     }
     if !keys.is_empty() {
         return Err(content(tail::advice_on_names(&base.name, &keys)));
     }
     Err(content(tail::advice(&sample)))
+}
+
+/// A table whose first line names a stamp and a duration. What the names say is known, where the values alone let a format be guessed:
+/// `duration_ms` between tabs was taken for nginx's seconds.
+fn headed(sample: &Sample) -> Option<Layout> {
+    let delimiter = generators::delimiter(sample).unwrap_or(b' ');
+    let header = split::columns(sample.first(), delimiter);
+    let has_columns = |line: &str| split::columns(line, delimiter).len() == header.len();
+    if !is_header(&header) || !sample.mostly(has_columns) {
+        return None;
+    }
+    let name = if delimiter == b' ' { "words below their names" } else { "CSV" };
+    let shape = Shape::Csv { delimiter, header: Some(header.clone()) };
+    let layout = names::by_words(name, shape, Vec::new(), header.iter().map(String::as_str))?;
+    Some(layout.with_decimal_commas(has_decimal_commas(sample, delimiter)))
+}
+
+/// Whether these are names of columns: a header has no numbers, no moments, and no quoted requests in the middle of a name.
+fn is_header(columns: &[String]) -> bool {
+    let is_name = |name: &String| {
+        name.parse::<f64>().is_err() && !name.contains('"') && time::moment(name, None).is_none()
+    };
+    columns.iter().all(is_name)
 }
 
 /// Whether a file's first bytes are of a report that holds no requests.
@@ -164,15 +187,12 @@ fn base(sample: &Sample) -> Layout {
     }
     let is_pairs = |line: &str| split::pairs(line).len() >= 3;
     if sample.mostly(is_pairs) {
-        return Layout::new("logfmt", Shape::Pairs(&[]), Vec::new());
+        return Layout::new("logfmt", Shape::Pairs, Vec::new());
     }
     match generators::delimiter(sample) {
         Some(delimiter) => {
             let header = split::columns(first, delimiter);
-            // A header has no numbers, and no quoted requests in the middle of a name.
-            let is_name = |name: &String| name.parse::<f64>().is_err() && !name.contains('"');
-            let is_header = header.iter().all(is_name);
-            let header = is_header.then_some(header);
+            let header = is_header(&header).then_some(header);
             let mut layout = Layout::new("CSV", Shape::Csv { delimiter, header }, Vec::new());
             layout.has_decimal_commas = has_decimal_commas(sample, delimiter);
             layout
@@ -215,7 +235,7 @@ fn keys(sample: &Sample) -> Vec<String> {
         }
         Shape::Csv { header: Some(header), .. } => header,
         Shape::Extended { fields, .. } => fields,
-        Shape::Pairs(_) => {
+        Shape::Pairs => {
             // A service's first lines are of its start, and have other names than its requests.
             let pairs = sample.lines.iter().flat_map(|line| split::pairs(line));
             once(pairs.map(|pair| pair.0.to_owned()).collect())
