@@ -173,10 +173,14 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
     let mut even = (Even::golden(), Even::root_of_two());
     for (_, mut source, layout) in files {
         let (path, begin) = (source.path.clone(), log.times.len());
+        let is_in_sections = layout.is_in_sections;
         let file = FileReader::new(&source.path, layout);
         let mut reader = Reader { settings, log, even, file };
         reader.file(&mut source)?;
         Reader { log, even, .. } = reader;
+        if is_in_sections {
+            log.times[begin..].sort_by_key(|request| request.end);
+        }
         let requests = begin..log.times.len();
         log.parts.push(FilePart { path, requests });
     }
@@ -190,8 +194,9 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
         };
         return Err(Error::Empty { path: last, what: what.to_owned() });
     }
-    if log.tally.untimed > 0 && log.times.is_empty() {
-        let what = "durations: no request has one; name the value that is the duration with --fields response=NAME:ms";
+    if log.times.is_empty()
+        && let Some(what) = log.tally.lacking().filter(|_| !settings.lenient)
+    {
         return Err(Error::Empty { path: last, what: what.to_owned() });
     }
     Ok(log)

@@ -168,6 +168,40 @@ fn durations_of_tomcat_are_not_those_of_apache() {
     assert!(!said(read_of(apache, &settings(without)).unwrap()));
 }
 
+/// Tables whose columns tabs or blanks divide are read by the names above them, as those of commas are.
+#[test]
+fn names_above_columns_count_whatever_divides_them() {
+    for (divider, pad) in [(",", ""), ("\t", ""), (";", ""), ("|", ""), (" ", ""), (" ", "   ")] {
+        let row =
+            |columns: [String; 4]| format!("{pad}{}\n", columns.join(&format!("{divider}{pad}")));
+        let mut text = row(["start_time", "duration_ms", "status", "path"].map(str::to_owned));
+        for (a, d) in service(5, 800) {
+            let taken = format!("{:.3}", (d - a) as f64 / MS as f64);
+            text += &row([format!("{:.3}", a as f64 / 1e9), taken, "200".into(), "/a".into()]);
+        }
+        let read = log(text.as_bytes(), &settings("")).unwrap();
+        let file = &read.files[0];
+        assert_eq!((&*file.unit, &*file.stamp), ("ms", "start"), "{divider:?}: {}", file.format);
+        same_durations(&read, US);
+    }
+}
+
+/// .NET writes a duration as a clock shows it, which has a unit of its own.
+#[test]
+fn durations_of_a_clock_are_read() {
+    let minute = 60_000 * MS;
+    let line = |a: u64, d: u64| {
+        let ms = (d - a + minute) / MS;
+        let taken = format!("00:{:02}:{:02}.{:03}0000", ms / 60_000, ms / 1000 % 60, ms % 1000);
+        let stamp = civil(d + minute, "%Y-%m-%dT%H:%M:%S%.6fZ");
+        format!("{{\"Timestamp\":\"{stamp}\",\"StatusCode\":200,\"Elapsed\":\"{taken}\"}}\n")
+    };
+    let at_end = Settings { side: Some(Side::End), ..settings("") };
+    let read = read_of(line, &at_end).unwrap();
+    assert_eq!(read.times.len(), 800);
+    assert!(read.times.iter().all(|r| (minute..2 * minute).contains(&r.taken)), "{:?}", read.taken);
+}
+
 /// Dates as Go and JMeter write them, and names as OpenTelemetry and AWS give them.
 #[test]
 fn dates_with_slashes_and_names_of_traces_are_read() {
@@ -439,4 +473,83 @@ fn durations_in_ticks_of_a_timer_are_known_to_a_tick() {
         assert_eq!(read.resolution_ns, tick, "{:?}", read.taken);
         assert!(read.clock_ns < tick);
     }
+}
+
+/// A sampler that followed a redirect has a sample for each request in it, and samplers other than HTTP's have codes that are no numbers.
+#[test]
+fn jmeter_samples_within_others_are_what_was_sent() {
+    let element = |a: u64, d: u64, end: &str| {
+        let (ts, t) = (a / MS, (d - a) / MS);
+        format!(
+            "<httpSample t=\"{t}\" lt=\"1\" ts=\"{ts}\" s=\"true\" lb=\"p\" rc=\"200\" rm=\"OK\" by=\"9\"{end}>\n"
+        )
+    };
+    let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testResults version=\"1.2\">\n";
+    let all = service(5, 800);
+    let mut text = head.to_owned();
+    for (at, (a, d)) in all.iter().enumerate() {
+        if at % 2 == 0 {
+            text += &element(*a, *d, "");
+            text +=
+                "  <responseHeader class=\"java.lang.String\">x</responseHeader>\n</httpSample>\n";
+        } else {
+            text += &element(*a, d + 5 * MS, "");
+            text += &format!("  {}</httpSample>\n", element(*a, *d, "/"));
+        }
+    }
+    let read = log(text.as_bytes(), &settings("")).unwrap();
+    same_durations(&read, MS);
+    assert!(read.taken.iter().any(|text| text.contains("with others within")), "{:?}", read.taken);
+
+    let header = "timeStamp,elapsed,label,responseCode,responseMessage,success\n";
+    let of = |code: &'static str| {
+        let line = |(at, (a, d)): (usize, &(u64, u64))| {
+            let well = at % 10 != 0;
+            format!(
+                "{},{},query,{code},{},{well}\n",
+                a / MS,
+                (d - a) / MS,
+                if well { "OK" } else { "lost" }
+            )
+        };
+        let text: String = all.iter().enumerate().map(line).collect();
+        log(format!("{header}{text}").as_bytes(), &settings("")).unwrap()
+    };
+    for code in ["", "OK", "0", "200 OK (cached)"] {
+        let read = of(code);
+        assert_eq!((read.times.len(), read.tally.unanswered), (720, 80), "{code}");
+    }
+    assert_eq!(of("404").times.len(), 800);
+    // gRPC's code 0 is OK, which nothing says.
+    let grpc = |a: u64, d: u64| {
+        format!("{{\"ts\":{},\"code\":0,\"duration_us\":{}}}\n", d / US, (d - a) / US)
+    };
+    let error = read_of(grpc, &settings("")).unwrap_err();
+    assert!(error.contains("no reply came") && error.contains("--fields"), "{error}");
+}
+
+/// YCSB writes one operation after the other, and some operations twice.
+#[test]
+fn sections_of_ycsb_are_one_load() {
+    let all = service(5, 800);
+    let section = |name: &str, which: &dyn Fn(usize) -> bool| {
+        let mut text = format!("{name} latency raw data: op, timestamp(ms), latency(us)\n");
+        for (_, (a, d)) in all.iter().enumerate().filter(|(at, _)| which(*at)) {
+            text += &format!("{name},{},{}\n", d / MS, (d - a) / US);
+        }
+        text + &format!("[{name}], Total Operations, 9\n")
+    };
+    let plain = section("READ", &|at| at % 2 == 0) + &section("UPDATE", &|at| at % 2 == 1);
+    let more = plain.clone()
+        + &section("READ-MODIFY-WRITE", &|at| at % 3 == 0)
+        + &section("CLEANUP", &|at| at == 0)
+        + &section("Intended-READ", &|at| at % 2 == 0);
+    for text in [&plain, &more, &section("Intended-READ", &|_| true)] {
+        let read = log(text.as_bytes(), &settings("")).unwrap();
+        same_durations(&read, US);
+        assert!(read.times.is_sorted_by_key(|r| r.end));
+    }
+    let failed = plain + &section("READ-FAILED", &|at| at < 80);
+    let read = log(failed.as_bytes(), &settings("")).unwrap();
+    assert_eq!((read.times.len(), read.tally.unanswered), (800, 80));
 }

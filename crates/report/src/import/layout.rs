@@ -2,16 +2,16 @@
 //! which of its ends its stamp was taken. Every format, known or described by options, is one.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 
 use ground::window::{Nanos, key_hash};
 
 use super::entry::{Cache, Entry, Line, operation, path_of};
 use super::excerpt::excerpt;
 use super::filter::{Filter, Verdict};
+use super::nested::OpenSamples;
 use super::split::{self, Fault};
 use super::template::Template;
-use super::time::{self, Reading, Unit};
+use super::time::{self, LastMoment, Reading, Unit};
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub(super) enum Role {
     Cache,
     /// Must be the text of [`Column::only`], or the line is none of a request.
     Select,
+    /// Whether a request whose status is no number went well: the text of [`Column::only`] says so.
+    Success,
 }
 
 /// Where a value stands.
@@ -62,7 +64,7 @@ pub(super) struct Column {
     pub unit: Option<Unit>,
     /// Of a value `a/b/c` or `name=value`, what divides it and which part.
     pub part: Option<(char, usize)>,
-    /// Of [`Role::Select`]; of [`Role::Status`], what alone says that a session ended well.
+    /// Of [`Role::Select`] and [`Role::Success`]; of [`Role::Status`], the words that alone say that a request went well.
     pub only: &'static str,
 }
 
@@ -105,8 +107,10 @@ impl Column {
 pub(super) enum Shape {
     Template(Template),
     Json,
-    /// `key=value`; lines that begin otherwise are no requests, if there is a beginning.
-    Pairs(&'static [&'static str]),
+    /// `key=value`.
+    Pairs,
+    /// Elements of JMeter's XML with such pairs, which may have others within.
+    Samples(OpenSamples),
     /// Columns, named by a header or numbered.
     Csv {
         delimiter: u8,
@@ -161,6 +165,8 @@ pub(super) struct Layout {
     pub cuts: bool,
     /// Moments count from this, nanoseconds since 1970, of a log without dates.
     pub base: Nanos,
+    /// Whether the log is in parts of which each begins anew, as a load generator writes one operation after the other.
+    pub is_in_sections: bool,
     /// Whether a status that is no number means that no reply came, as load generators write it.
     pub is_tester: bool,
     /// Lines that have one of these texts are of another kind.
@@ -176,32 +182,6 @@ pub(super) struct Layout {
     /// Where each column's value stands, as far as that does not change from line to line.
     places: Vec<Option<usize>>,
     last: LastMoment,
-}
-
-/// The moment that was parsed last: hundreds of lines have the same second, and some formats look for it twice in a line. (A fifth of
-/// an import was parsing times.)
-#[derive(Clone, Debug, Default, PartialEq)]
-struct LastMoment(RefCell<ParsedMoment>);
-
-/// A moment as it stood in a log, and what it was read as.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct ParsedMoment {
-    text: String,
-    unit: Option<Unit>,
-    /// The moment, and whether its zone was assumed.
-    moment: Option<(Reading, bool)>,
-}
-
-impl LastMoment {
-    /// As [`time::moment`].
-    fn parse(&self, text: &str, unit: Option<Unit>) -> Option<(Reading, bool)> {
-        let mut last = self.0.borrow_mut();
-        if last.text != text || last.unit != unit {
-            text.clone_into(&mut last.text);
-            (last.unit, last.moment) = (unit, time::moment(text, unit));
-        }
-        last.moment
-    }
 }
 
 /// The values of a line, in the order of the columns.
@@ -222,6 +202,7 @@ impl Layout {
             units: Unit::ALL.to_vec(),
             cuts: false,
             base: 0,
+            is_in_sections: false,
             is_tester: false,
             others: &[],
             asides: &[],
@@ -316,10 +297,7 @@ impl Layout {
                 let object = split::object(line)?;
                 by_name(&|name| split::member(&object, name))
             }
-            Shape::Pairs(begins) => {
-                if !begins.is_empty() && !begins.iter().any(|b| line.trim_start().starts_with(b)) {
-                    return Ok(None);
-                }
+            Shape::Pairs | Shape::Samples(_) => {
                 let pairs = split::pairs(line);
                 let find = |name: &str| pairs.iter().find(|pair| pair.0 == name);
                 // Words before the pairs (a time, a program) have numbers.
@@ -399,17 +377,22 @@ impl Layout {
 
     /// Reads a line.
     pub fn line(&mut self, line: &str, filter: &Filter) -> Result<Line, Fault> {
+        let mut line = Cow::Borrowed(line);
+        if let Shape::Samples(open) = &mut self.shape {
+            let Some(ended) = open.ended(&line) else { return Ok(Line::Other) };
+            line = Cow::Owned(ended);
+        }
         if line.trim().is_empty() || self.others.iter().any(|text| line.contains(text)) {
             return Ok(Line::Other);
         }
-        let Some(values) = self.values(line)? else { return Ok(Line::Other) };
+        let Some(values) = self.values(&line)? else { return Ok(Line::Other) };
         self.request(&values, filter)
     }
 
     /// Whether a line of named values has none of those that say how a request ended: services write what they do besides into the same
     /// log, and a line when a request begins. (A duration of `null` beside a status is a request without one.)
     fn is_other(&self, values: &Values) -> bool {
-        if !matches!(self.shape, Shape::Json | Shape::Pairs(_)) {
+        if !matches!(self.shape, Shape::Json | Shape::Pairs) {
             return false;
         }
         let ends = |column: &Column| {
@@ -439,7 +422,7 @@ impl Layout {
         }
         let get = |role| self.value(values, role);
         let times = self.times(values)?;
-        let status = self.status(get(Role::Status))?;
+        let status = self.status(get(Role::Status))?.or_else(|| self.success(values));
         let bytes = match get(Role::Bytes) {
             None | Some("-" | "") => 0,
             Some(text) => text.parse::<u64>().map(|bytes| bytes.min(1 << 40)).map_err(|_| {
@@ -486,7 +469,7 @@ impl Layout {
         let Some(text) = text else { return Ok(Some(200)) };
         let column = self.columns.iter().find(|column| column.role == Role::Status);
         if let Some(well) = column.map(|column| column.only).filter(|well| !well.is_empty()) {
-            return Ok((text == well).then_some(200));
+            return Ok(well.split(' ').any(|word| text == word).then_some(200));
         }
         // Of several attempts the last is what the client got.
         let last = text.rsplit([',', ' ']).next().unwrap_or(text);
@@ -499,6 +482,15 @@ impl Layout {
                 Err(Fault::new("an invalid status", detail))
             }
         }
+    }
+
+    /// The status of a request that a value says went well, whatever its code is (of samplers other than HTTP's).
+    fn success(&self, values: &Values) -> Option<u16> {
+        let mut both = self.columns.iter().zip(values);
+        let is_one = |(column, value): (&Column, &Option<String>)| {
+            column.role == Role::Success && value.as_deref() == Some(column.only)
+        };
+        both.any(is_one).then_some(200)
     }
 
     fn times(&self, values: &Values) -> Result<Times, Fault> {

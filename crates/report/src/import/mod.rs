@@ -20,6 +20,7 @@ mod known;
 mod layout;
 mod levels;
 mod names;
+mod nested;
 mod open;
 mod options;
 mod prometheus;

@@ -428,7 +428,7 @@ pub(super) fn by_words<'a>(
 /// [`Error::Format`]: a role that is none, or two times of one side.
 pub(super) fn described(mut layout: Layout, fields: &str) -> Result<Layout, Error> {
     let failed = |reason: String| Error::Format { reason };
-    let numbered = !matches!(layout.shape, Shape::Json | Shape::Pairs(_) | Shape::Template(_));
+    let numbered = !matches!(layout.shape, Shape::Json | Shape::Pairs | Shape::Template(_));
     let mut columns = Vec::new();
     let mut side = None;
     for field in fields.split(',').map(str::trim).filter(|field| !field.is_empty()) {

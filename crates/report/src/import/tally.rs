@@ -57,6 +57,21 @@ impl Tally {
         places.min_by_key(|place| place.line).map(|place| (place.line, place.detail.clone()))
     }
 
+    /// What a log lacks of whose requests none counts.
+    pub fn lacking(&self) -> Option<&'static str> {
+        if self.untimed > 0 {
+            Some(
+                "durations: no request has one; name the value that is the duration with --fields response=NAME:ms",
+            )
+        } else if self.unanswered > 0 {
+            Some(
+                "answered requests: the status of each says that no reply came. If it is none, name the other values: --fields end=NAME,response=NAME:ms",
+            )
+        } else {
+            None
+        }
+    }
+
     /// A sentence for each thing that was left out, of `lines` lines.
     pub fn notes(&self, lines: u64) -> Vec<String> {
         let mut notes = Vec::new();

@@ -1,6 +1,8 @@
 //! Parses times as logs write them, into nanoseconds since 1970-01-01 UTC, with the clock's
 //! resolution.
 
+use std::cell::RefCell;
+
 use chrono::{DateTime, NaiveDateTime};
 use ground::window::{Nanos, SECOND};
 
@@ -97,6 +99,15 @@ fn decimal(text: &str, unit: Unit, most_s: u64) -> Option<Reading> {
 /// Parses a duration: a number of `unit`, or one that names its own (`12ms`, `0.5s`).
 pub(super) fn duration(text: &str, unit: Unit) -> Option<Reading> {
     let text = text.trim();
+    if text.contains(':') {
+        return clock_duration(text);
+    }
+    if let Some(parts) = text.strip_prefix("PT") {
+        // ISO 8601, as Java writes it: `PT1M2.5S`.
+        let is_whole_units = parts.ends_with(['H', 'M']);
+        let parts = parts.to_ascii_lowercase();
+        return go_duration(&if is_whole_units { format!("{parts}0s") } else { parts });
+    }
     let end = text.rfind(|c: char| c.is_ascii_digit() || c == '.').map_or(0, |i| i + 1);
     let (number, suffix) = text.split_at(end);
     if number.contains(['h', 'm']) {
@@ -122,6 +133,31 @@ fn go_duration(text: &str) -> Option<Reading> {
     (ns <= DURATION_MAX_S * SECOND).then_some(Reading { ns, ..part })
 }
 
+/// Parses a duration as a clock shows it, whatever the unit of plain numbers: `00:01:02.5`, with days (`1.00:00:01`) as .NET writes them, or
+/// minutes and seconds with decimals (`0:01.52`). `00:12` may be of hours or of minutes, and is `None`.
+fn clock_duration(text: &str) -> Option<Reading> {
+    let (high, part) = text.rsplit_once(':')?;
+    let (high, minutes) = high.rsplit_once(':').unwrap_or(("", high));
+    let is_two_parts = high.is_empty();
+    let (days, hours) =
+        high.split_once('.').unwrap_or(("0", if is_two_parts { "0" } else { high }));
+    let whole = |digits: &str, below: u64| {
+        let is_plain =
+            (1..=9).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse::<u64>().ok().filter(|n| is_plain && *n < below)
+    };
+    let (days, hours) = (whole(days, u64::MAX)?, whole(hours, 10_000)?);
+    let minutes = whole(minutes, if is_two_parts { 10_000 } else { 60 })?;
+    let seconds = part.split('.').next()?;
+    if whole(seconds, 60).is_none() || seconds.len() != 2 || is_two_parts && !part.contains('.') {
+        return None;
+    }
+    let part = decimal(part, Unit::Seconds, DURATION_MAX_S)?;
+    let ns =
+        (days * 86_400 + hours * 3600 + minutes * 60).checked_mul(SECOND)?.checked_add(part.ns)?;
+    (ns <= DURATION_MAX_S * SECOND).then_some(Reading { ns, ..part })
+}
+
 /// A number with an exponent (`1.2e-05`) without one.
 fn plain(number: &str) -> Option<String> {
     let value: f64 = number.parse().ok()?;
@@ -136,7 +172,13 @@ pub(super) fn durations(text: &str, unit: Unit) -> Result<Option<Reading>, ()> {
     if text.split(',').skip(1).any(|rest| !rest.is_empty() && !rest.starts_with(' ')) {
         return Err(());
     }
-    for part in text.split([',', ':']).map(str::trim).filter(|p| !matches!(*p, "-" | "")) {
+    // nginx writes blanks around the colon; without them it is a clock's.
+    for part in text
+        .split(',')
+        .flat_map(|group| group.split(" : "))
+        .map(str::trim)
+        .filter(|p| !matches!(*p, "-" | ""))
+    {
         let one = duration(part, unit).ok_or(())?;
         let so_far = sum.unwrap_or(Reading { ns: 0, decimals: 0 });
         let ns = so_far.ns.saturating_add(one.ns).min(DURATION_MAX_S * SECOND);
@@ -264,6 +306,32 @@ pub(super) fn iostat(text: &str) -> Option<(Reading, bool)> {
     Some((of_chrono(time.timestamp(), 0, 0)?, true))
 }
 
+/// The moment that was parsed last: hundreds of lines have the same second, and some formats look for it twice in a line. (A fifth of
+/// an import was parsing times.)
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct LastMoment(RefCell<ParsedMoment>);
+
+/// A moment as it stood in a log, and what it was read as.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ParsedMoment {
+    text: String,
+    unit: Option<Unit>,
+    /// The moment, and whether its zone was assumed.
+    moment: Option<(Reading, bool)>,
+}
+
+impl LastMoment {
+    /// As [`moment`].
+    pub fn parse(&self, text: &str, unit: Option<Unit>) -> Option<(Reading, bool)> {
+        let mut last = self.0.borrow_mut();
+        if last.text != text || last.unit != unit {
+            text.clone_into(&mut last.text);
+            (last.unit, last.moment) = (unit, moment(text, unit));
+        }
+        last.moment
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,6 +382,7 @@ mod tests {
         assert_eq!(sum("0.010, 0.020 : 0.005"), Ok(Some((35, 3))));
         assert_eq!((sum("-"), sum("-, 0.1")), (Ok(None), Ok(Some((100, 1)))));
         assert_eq!((sum("a"), sum("0,010")), (Err(()), Err(())));
+        assert_eq!(sum("00:01:02.5"), Ok(Some((62_500, 1))));
     }
 
     #[test]
@@ -328,8 +397,31 @@ mod tests {
         is("7", Unit::Nanos, 7, 9);
         is("7.9", Unit::Nanos, 7, 9);
         is("1.2e-05", Unit::Seconds, 12_000, 6);
-        for bad in ["", "-1", "1x", "ms", "1e99", "99999999999999999999"] {
+        for bad in ["", "-1", "1x", "ms", "1e99", "99999999999999999999", "PT", "PT5X", "PT-1S"] {
             assert_eq!(duration(bad, Unit::Millis), None, "{bad}");
+        }
+        is("PT0.0148S", Unit::Millis, 14_800_000, 4);
+        is("PT1M2.5S", Unit::Millis, 62_500_000_000, 1);
+        is("PT2H", Unit::Millis, 7_200_000_000_000, 0);
+        // .NET's TimeSpan, Python's timedelta, `time -f %E`.
+        is("00:01:02.5000000", Unit::Millis, 62_500_000_000, 7);
+        is("1.00:00:01", Unit::Millis, 86_401_000_000_000, 0);
+        is("0:00:00.014800", Unit::Millis, 14_800_000, 6);
+        is("1:02.52", Unit::Millis, 62_520_000_000, 2);
+        for bad in [
+            "00:12",
+            "0:60:00",
+            "0:00:61",
+            "1:2",
+            ":",
+            "::",
+            "1::02.5",
+            "0:00:00:01",
+            "x:00:01",
+            "-0:00:01",
+            "0.1:0.2",
+        ] {
+            assert_eq!(duration(bad, Unit::Seconds), None, "{bad}");
         }
     }
 }

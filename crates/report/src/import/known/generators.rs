@@ -2,6 +2,7 @@
 
 use super::sample::Sample;
 use crate::import::layout::{Column, Layout, Place, Role, Shape, Side};
+use crate::import::nested::{self, OpenSamples};
 use crate::import::split;
 use crate::import::time::Unit;
 
@@ -60,6 +61,7 @@ fn table(header: &[String], sample: &Sample) -> Option<Layout> {
             named(Role::Stamp, "timeStamp"),
             named(Role::Response, "elapsed"),
             named(Role::Status, "responseCode"),
+            Column { only: "true", ..named(Role::Success, "success") },
             named(Role::Path, if has(&["URL"]) { "URL" } else { "label" }),
             named(Role::Bytes, "bytes"),
         ];
@@ -124,8 +126,7 @@ fn jmeter(layout: Layout, lines: &[String]) -> Layout {
 
 /// JMeter's results as XML, of which every sample's element is on a line.
 fn jmeter_xml(sample: &Sample) -> Option<Layout> {
-    const BEGINS: &[&str] = &["<httpSample ", "<sample "];
-    let is_one = |line: &String| BEGINS.iter().any(|begin| line.trim_start().starts_with(begin));
+    let is_one = |line: &String| nested::begins(line);
     if !sample.first().starts_with('<') || !sample.lines.iter().any(is_one) {
         return None;
     }
@@ -133,11 +134,22 @@ fn jmeter_xml(sample: &Sample) -> Option<Layout> {
         Column::named(Role::Stamp, "ts"),
         Column::named(Role::Response, "t"),
         Column::named(Role::Status, "rc"),
+        Column { only: "true", ..Column::named(Role::Success, "s") },
         Column::named(Role::Path, "lb"),
         Column::named(Role::Bytes, "by"),
     ];
-    let samples: Vec<String> = sample.lines.iter().filter(|line| is_one(line)).cloned().collect();
-    Some(jmeter(Layout::new("JMeter, XML", Shape::Pairs(BEGINS), columns), &samples))
+    let mut open = OpenSamples::default();
+    let samples: Vec<String> = sample.lines.iter().filter_map(|line| open.ended(line)).collect();
+    let begun = sample.lines.iter().filter(|line| is_one(line)).count();
+    let shape = Shape::Samples(OpenSamples::default());
+    let mut layout = jmeter(Layout::new("JMeter, XML", shape, columns), &samples);
+    // One may be cut off at the end of what is looked at.
+    if samples.len() + 1 < begun {
+        layout.remarks.push(
+            "Samples with others within (of redirects, of what a page embeds) are left out: those within are what was sent.".to_owned(),
+        );
+    }
+    Some(layout)
 }
 
 /// vegeta's CSV has no header: nanoseconds since 1970, status, latency in nanoseconds, bytes out and in, error, body, attack,
@@ -211,14 +223,22 @@ fn gatling(sample: &Sample) -> Option<Layout> {
     Some(Layout::new("Gatling, simulation.log", shape, columns))
 }
 
+/// What YCSB measures around operations that it measures too, and when a client ends.
+const MODIFY: &str = "READ-MODIFY-WRITE";
+const CLEANUP: &str = "CLEANUP";
+
 /// YCSB's raw measurements: `READ,1700000000123,8456`, among lines of other kinds.
 fn ycsb(sample: &Sample) -> Option<Layout> {
     let says_so = |line: &String| line.contains("latency raw data: op, timestamp(ms), latency(us)");
     if !sample.lines.iter().any(says_so) {
         return None;
     }
+    // Failures have names of their own (`READ-FAILED`). That there is no such record is an answer.
+    const ANSWERED: &str = "READ UPDATE INSERT SCAN DELETE READ-NOT_FOUND UPDATE-NOT_FOUND DELETE-NOT_FOUND \
+                            Intended-READ Intended-UPDATE Intended-INSERT Intended-SCAN Intended-DELETE";
     let columns = vec![
         Column::numbered(Role::Method, 0),
+        Column { only: ANSWERED, ..Column::numbered(Role::Status, 0) },
         Column::numbered(Role::Stamp, 1).timed(Unit::Millis),
         Column::numbered(Role::Response, 2),
     ];
@@ -226,7 +246,18 @@ fn ycsb(sample: &Sample) -> Option<Layout> {
     let mut layout = Layout::new("YCSB, raw", shape, columns)
         .stamped(Side::End, "YCSB stamps a measurement when it is made")
         .timed(Unit::Micros, "its header says us");
-    // Summaries (`[READ], Operations, 5`) stand around the measurements of each operation.
-    layout.others = &["latency raw data:", "], "];
+    // One operation after the other, and summaries (`[READ], Operations, 5`) around each.
+    layout.is_in_sections = true;
+    let is_intended = sample.lines.iter().any(|line| line.starts_with("Intended-"));
+    layout.others = if is_intended {
+        &["latency raw data:", "], ", MODIFY, CLEANUP]
+    } else {
+        &["latency raw data:", "], ", MODIFY, CLEANUP, "Intended-"]
+    };
+    layout.remarks.push(
+        "READ-MODIFY-WRITE is left out, of which the read and the update have lines of their own; and so are CLEANUP, and the Intended times of \
+         operations that are there by themselves."
+            .to_owned(),
+    );
     Some(layout)
 }

@@ -148,7 +148,7 @@ fn heroku(sample: &Sample) -> Option<Layout> {
         Column::new(Role::Server, Place::Name("dyno".to_owned())),
     ];
     Some(
-        Layout::new("Heroku's router", Shape::Pairs(&[]), columns)
+        Layout::new("Heroku's router", Shape::Pairs, columns)
             .stamped(Side::End, "the router writes how long a request took")
             .timed(Unit::Millis, "connect and service, each with its unit, are summed"),
     )
