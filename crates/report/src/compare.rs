@@ -38,16 +38,20 @@ pub struct ComparedStep {
 }
 
 impl ComparedStep {
+    /// How busy the servers are, as a share of the time: of devices without queues the model says it. `None` without either.
+    pub(crate) fn utilisation(&self) -> Option<f64> {
+        if self.measured.utilisation_max > 0.0 {
+            return Some(self.measured.utilisation_mean);
+        }
+        self.prediction.as_ref().map(|prediction| prediction.utilisation_mean.value)
+    }
+
     fn step_data(&self) -> StepData<'_> {
         let prediction = self.prediction.as_ref();
         StepData {
             step: &self.name,
             measured: &self.measured,
-            // Without device queues nothing was measured: the model says how busy its servers are.
-            utilisation: match prediction.filter(|_| self.measured.utilisation_max == 0.0) {
-                Some(prediction) => prediction.utilisation_mean.value,
-                None => self.measured.utilisation_mean,
-            },
+            utilisation: self.utilisation().unwrap_or(self.measured.utilisation_mean),
             points: prediction.map(|p| p.points.as_slice()),
             beyond_limit: prediction.is_none_or(|p| p.beyond_limit),
             beyond_fitted: prediction.is_none_or(|p| p.beyond_fitted),

@@ -250,9 +250,10 @@ fn cdf(comparison: &Comparison, step: &ComparedStep) -> Plot {
         untrusted = ", extrapolated";
         marks.push(Mark::Shade { class: "untrusted", from: 0.0, to: f64::INFINITY });
     }
-    let busy = step.measured.utilisation_mean * 100.0;
+    let busy = step.utilisation().map(|share| format!(", {:.0} % busy", share * 100.0));
+    let busy = busy.unwrap_or_default();
     Plot {
-        title: format!("{}/s, {busy:.0} % busy, {used}{untrusted}", digits(rate, 4)),
+        title: format!("{}/s{busy}, {used}{untrusted}", digits(rate, 4)),
         x: Axis::log("response time, ms", low * 1e3, high * 1e3),
         y: Axis::linear("fraction of requests", 0.0, 1.02),
         marks,
