@@ -307,6 +307,18 @@ pub enum Error {
     File(String),
 }
 
+impl Error {
+    /// What is wrong with one of `servers` that share a load, in terms of all of them.
+    pub(crate) fn of_servers(self, servers: f64) -> Error {
+        match self {
+            Error::Unstable { rate, saturation } => {
+                Error::Unstable { rate: rate * servers, saturation: saturation * servers }
+            }
+            other => other,
+        }
+    }
+}
+
 /// Checks that a number is finite and within `low..=high`.
 pub(crate) fn check(
     what: &'static str,

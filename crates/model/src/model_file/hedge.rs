@@ -9,7 +9,7 @@ use crate::storage::{Cluster, Member, Node};
 
 use super::fan_out::response_times;
 use super::known::wider;
-use super::predict::{by_tails, is_perhaps_unstable};
+use super::predict::{Quantile, is_perhaps_unstable};
 use super::{
     ClusterModel, ClusterPrediction, Model, Parameter, Prediction, ResponseTimes, WithinTime,
 };
@@ -58,8 +58,9 @@ impl Model {
         let node = alone(self.node()?);
         let replicates: Vec<_> = self.nodes_of_replicates()?.into_iter().map(alone).collect();
         let times = response_times(&single.points, |p| self.quantile_with_interval(rate, p))?;
+        let all = Servers { fitted: &node, replicates: &replicates };
         let mut found =
-            predict(Servers { fitted: &node, replicates: &replicates }, rate, hedge, times)?;
+            predict(all, rate, hedge, times).map_err(|error| error.of_servers(servers))?;
         let known = self.known_loads();
         found.widen(known.unknown_at(found.offered_rate.value));
         found.rate = single.rate;
@@ -142,14 +143,23 @@ impl<'a> Hedged<'a> {
     }
 
     fn cdf(&self, t: f64) -> f64 {
-        let fitted = self.servers.fitted;
+        self.cdf_of(self.servers.fitted, self.load, t)
+    }
+
+    /// P(T ≤ t) of servers at a load with second requests.
+    fn cdf_of(&self, servers: &Cluster<Node>, load: f64, t: f64) -> f64 {
         let earlier = t - self.hedge.delay_s();
-        let second = if earlier < 0.0 { 0.0 } else { fitted.within(earlier)(self.load) };
-        self.hedge.within(fitted.within(t)(self.load), second)
+        let second = if earlier < 0.0 { 0.0 } else { servers.within(earlier)(load) };
+        self.hedge.within(servers.within(t)(load), second)
     }
 
     /// P(T ≤ t) with its interval.
     fn within(&self, t: f64) -> Parameter {
+        Parameter::from_replicates(self.cdf(t), &self.shares(t), "1")
+    }
+
+    /// What each replicate answers in time.
+    fn shares(&self, t: f64) -> Vec<f64> {
         let earlier = t - self.hedge.delay_s();
         let alike = |t: f64| self.servers.fitted.within_alike(self.servers.replicates, t);
         let first = alike(t).into_iter().zip(&self.loads).map(|(within, load)| within(*load));
@@ -160,17 +170,21 @@ impl<'a> Hedged<'a> {
                 all.map(|(within, load)| within(*load)).collect()
             }
         };
-        let others: Vec<f64> = first.zip(second).map(|(a, b)| self.hedge.within(a, b)).collect();
-        Parameter::from_replicates(self.cdf(t), &others, "1")
+        first.zip(second).map(|(a, b)| self.hedge.within(a, b)).collect()
     }
 
     fn quantile(&self, p: f64) -> Result<Parameter, Error> {
-        let quantile = |p: f64| quantile(p, 1e-3, |t| self.cdf(t));
-        let value = quantile(p)?;
+        let value_s = quantile(p, 1e-3, |t| self.cdf(t))?;
         let replicates = self.servers.replicates.iter().zip(&self.loads);
         let responses = replicates.map(|(c, load)| c.operating_unchecked(*load).response_mean);
         let unstable = is_perhaps_unstable(responses);
-        by_tails(value, p, &self.within(value), unstable, quantile)
+        let shares = self.shares(value_s);
+        let within = Parameter::from_replicates(self.cdf(value_s), &shares, "1");
+        Quantile { p, value_s }.interval(&shares, &within, unstable, |replicate, t| {
+            let of = replicate.and_then(|i| self.servers.replicates.get(i).zip(self.loads.get(i)));
+            let (servers, load) = of.unwrap_or((self.servers.fitted, &self.load));
+            self.cdf_of(servers, *load, t)
+        })
     }
 }
 

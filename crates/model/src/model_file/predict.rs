@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bisection::quantile_to;
 use crate::error::{Error, not_negative, positive};
 use crate::queue::HORIZON_S;
 use crate::storage::{BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit};
@@ -85,9 +86,17 @@ impl AtLoad {
     fn within(&self, t_s: f64) -> Parameter {
         let (node, operating) = &self.node;
         let at = node.at_time(t_s);
-        let others = self.replicates.iter().map(|(n, o)| n.at_beside(&at).cdf(o));
-        let within =
-            Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1");
+        self.within_of(at.cdf(operating), &self.shares(&at))
+    }
+
+    /// What each replicate answers in that time.
+    fn shares(&self, at: &NodeAt) -> Vec<f64> {
+        self.replicates.iter().map(|(n, o)| n.at_beside(at).cdf(o)).collect()
+    }
+
+    /// A share with the interval of those of the replicates and of what is not known besides.
+    fn within_of(&self, share: f64, others: &[f64]) -> Parameter {
+        let within = Parameter::from_replicates(share, others, "1");
         // Less towards the tails, whose decay is exact.
         let off = self.approximate * 4.0 * within.value * (1.0 - within.value);
         let low = within.value - (within.value - within.low).hypot(off) - self.unknown;
@@ -116,28 +125,69 @@ pub(super) fn is_perhaps_unstable(responses: impl ExactSizeIterator<Item = f64>)
     count > 0 && count as f64 > 0.025 * (all + 1.0) - 1.0
 }
 
-/// The `p`-quantile `value` with the interval that [`Model::quantile_with_interval`] describes, given the interval of
-/// P(T ≤ `value`), and the quantiles of the fitted values.
-pub(super) fn by_tails(
-    value: f64,
-    p: f64,
-    within: &Parameter,
-    perhaps_unstable: bool,
-    quantile: impl Fn(f64) -> Result<f64, Error>,
-) -> Result<Parameter, Error> {
-    // Nothing spreads: where a law jumps past `p`, as at a constant time, the tails would say a time of 0.
-    if within.low == within.high && !perhaps_unstable {
-        return Ok(Parameter { value, low: value, high: value, unit: "s".to_owned() });
+/// A quantile whose interval is looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Quantile {
+    /// The share of requests that take at most `value_s`.
+    pub p: f64,
+    /// As fitted, seconds.
+    pub value_s: f64,
+}
+
+/// The accuracy of an interval's ends, as a share of them: what is estimated from replicates has two digits.
+const END_TOLERANCE: f64 = 1e-4;
+/// Quantiles of larger shares are those of a tail that no law here has.
+const SHARE_MAX: f64 = 1.0 - 1e-9;
+
+impl Quantile {
+    /// The interval that [`Model::quantile_with_interval`] describes.
+    ///
+    /// `shares`: what each replicate answers within `value_s`, which orders the replicates; `within`: the interval of these shares, which may be
+    /// wider than they are; `cdf(replicate, t)`: P(T ≤ t) of a replicate, or as fitted.
+    pub fn interval(
+        self,
+        shares: &[f64],
+        within: &Parameter,
+        perhaps_unstable: bool,
+        cdf: impl Fn(Option<usize>, f64) -> f64,
+    ) -> Result<Parameter, Error> {
+        let Quantile { p, value_s } = self;
+        // Nothing spreads.
+        if within.low == within.high && !perhaps_unstable {
+            return Ok(Parameter::exact(value_s, "s"));
+        }
+        let of_shares = Parameter::from_replicates(within.value, shares, "1");
+        let mut order: Vec<usize> = (0..shares.len()).filter(|i| !shares[*i].is_nan()).collect();
+        order.sort_by(|a, b| shares[*a].total_cmp(&shares[*b]));
+        let quantile = |replicate: Option<usize>, p: f64| {
+            let p = p.clamp(0.0, SHARE_MAX);
+            quantile_to(END_TOLERANCE, p, value_s, |t| cdf(replicate, t))
+        };
+        // Between the two replicates at the rank of an end, as `statistics::quantile_beyond` has it. Replicates differ in the decay of their
+        // tails: an end taken from the fitted tail alone was 0 ms where the mean work is known to a fifth.
+        let at_rank = |slow_first: bool, p: f64| {
+            let rank = (0.025 * (order.len() as f64 + 1.0) - 1.0).max(0.0);
+            let at = |rank: usize| {
+                let rank = rank.min(order.len().saturating_sub(1));
+                let from_slowest = if slow_first { rank } else { order.len() - 1 - rank };
+                quantile(order.get(from_slowest).copied(), p)
+            };
+            if order.is_empty() {
+                return quantile(None, p);
+            }
+            let (first, part) = (rank.floor() as usize, rank.fract());
+            let first_s = at(first)?;
+            Ok(if part == 0.0 { first_s } else { first_s * (1.0 - part) + at(first + 1)? * part })
+        };
+        let low = at_rank(false, p - (within.high - of_shares.high).max(0.0))?.min(value_s);
+        let slow = p + (of_shares.low - within.low).max(0.0);
+        let high = if perhaps_unstable || slow >= 1.0 {
+            f64::INFINITY
+        } else {
+            at_rank(true, slow)?.max(value_s)
+        };
+        Ok(Parameter { value: value_s, low, high, unit: "s".to_owned() })
     }
-    let left = 1.0 - p;
-    let at = |within: f64| {
-        let other = 1.0 - left * left / (1.0 - within).max(f64::MIN_POSITIVE);
-        // Quantiles of larger shares than the last are those of a tail that no law here has.
-        quantile(other.clamp(0.0, 1.0 - 1e-9))
-    };
-    let low = at(within.high)?.min(value);
-    let high = if perhaps_unstable { f64::INFINITY } else { at(within.low)?.max(value) };
-    Ok(Parameter { value, low, high, unit: "s".to_owned() })
 }
 
 impl Model {
@@ -161,12 +211,7 @@ impl Model {
         }
         let n = f64::from(servers);
         let each = rate / n;
-        let at_load = self.at_load(each).map_err(|error| match error {
-            Error::Unstable { saturation, .. } => {
-                Error::Unstable { rate, saturation: saturation * n }
-            }
-            other => other,
-        })?;
+        let at_load = self.at_load(each).map_err(|error| error.of_servers(n))?;
         let spotify = self.spotify()?;
         let spotify_replicates = self.spotify_of_replicates()?;
         let point = |&t_s: &f64| {
@@ -271,10 +316,8 @@ impl Model {
         self.node()?.quantile(rate, p)
     }
 
-    /// The same with its 95 % interval. A replicate's quantile is taken from its CDF at the model's
-    /// own, by the tail that both have in common: where the replicate leaves a share s′ of requests
-    /// and the model s = 1 − p, it is where the model leaves s²/s′. Exact where tails differ by a
-    /// factor; the upper end is infinite where a replicate in forty is past saturation. Cost: 180
+    /// The same with its 95 % interval: the quantiles of the replicates at its ends. Which these are is told by what each replicate answers
+    /// within the model's own quantile. The upper end is infinite where a replicate in forty is past saturation. Cost: some 120
     /// CDFs, and one for each replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
         let at_load = self.at_load(rate)?;
@@ -288,10 +331,17 @@ impl Model {
                 unit: "s".to_owned(),
             });
         }
-        let value = self.quantile(rate, p)?;
-        let within = at_load.within(value);
+        let (node, operating) = &at_load.node;
+        let value_s = self.quantile(rate, p)?;
+        let at = node.at_time(value_s);
+        let shares = at_load.shares(&at);
+        let within = at_load.within_of(at.cdf(operating), &shares);
         let unstable = at_load.is_perhaps_unstable() || at_load.unknown >= 1.0;
-        by_tails(value, p, &within, unstable, |p| self.quantile(rate, p))
+        Quantile { p, value_s }.interval(&shares, &within, unstable, |replicate, t| {
+            let of = replicate.and_then(|i| at_load.replicates.get(i));
+            let (node, operating) = of.unwrap_or(&at_load.node);
+            node.at_time(t).cdf(operating)
+        })
     }
 
     /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a

@@ -323,8 +323,16 @@ fn a_misfit_of_the_fitted_loads_voids_trust() {
 
 #[test]
 fn a_quantile_has_the_interval_of_the_replicates_own() {
-    let model = model();
-    for (rate, p) in [(400.0, 0.5), (900.0, 0.9), (1_600.0, 0.99), (1_600.0, 0.9)] {
+    // Works known to a fifth have tails of other decays, and the interval of their quantiles began at 0.
+    let mut wide = model();
+    let count = wide.replicates.rows.len();
+    for (at, row) in wide.replicates.rows.iter_mut().enumerate() {
+        row[9] = 0.008 * (0.8 + 0.4 * at as f64 / (count - 1) as f64);
+    }
+    let cases = [(400.0, 0.5), (900.0, 0.9), (1_600.0, 0.99), (1_600.0, 0.9)];
+    let narrow = model();
+    let cases = cases.iter().map(|case| (&narrow, *case));
+    for (model, (rate, p)) in cases.chain([(&wide, (400.0, 0.99)), (&wide, (1_200.0, 0.99))]) {
         let found = model.quantile_with_interval(rate, p).unwrap();
         let nodes = model.nodes_of_replicates().unwrap();
         let each: Vec<f64> = nodes.iter().map(|node| node.quantile(rate, p).unwrap()).collect();
@@ -334,7 +342,7 @@ fn a_quantile_has_the_interval_of_the_replicates_own() {
             assert!((found / exact - 1.0).abs() < 0.01, "{rate} {p}: {found} {exact}");
         }
     }
-    assert!(model.quantile_with_interval(1e6, 0.9).is_err());
+    assert!(narrow.quantile_with_interval(1e6, 0.9).is_err());
 }
 
 #[test]

@@ -49,6 +49,11 @@ fn hedging_that_never_or_always_happens() {
     let busy = model.predict(0.9 * saturation, &[0.02]).unwrap();
     let error = model.predict_hedged(&busy, Hedge::new(0.0).unwrap()).unwrap_err();
     assert!(matches!(error, Error::Unstable { .. }), "{error}");
+    // The loads of an error are of all servers, as those of a prediction are.
+    let four = model.predict_cluster(3.6 * saturation, 4, &[0.02]).unwrap();
+    let error = model.predict_hedged(&four, Hedge::new(0.0).unwrap()).unwrap_err();
+    let Error::Unstable { rate, saturation: all } = error else { panic!("{error}") };
+    assert!(rate > 4.0 * saturation && (all / (4.0 * saturation) - 1.0).abs() < 1e-9);
 }
 
 #[test]
