@@ -131,12 +131,14 @@ fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
     if rest.iter().all(|byte| blank.contains(byte)) { &[] } else { rest }
 }
 
-/// Whether a row of a CSV file is its header, which appended bytes may include.
+/// Whether a row of a CSV file is its header, which appended bytes may include. It is read as an import reads one: names are trimmed, those of
+/// columns without one are numbered.
 fn is_header(schema: &Schema, record: &[u8]) -> bool {
-    matches!(schema.format, Format::Csv { .. })
+    // A row of empty values has the names of a table without a header.
+    schema.format.header_names(record).is_some_and(|names| names == schema.names)
         && schema
             .fields(record)
-            .is_ok_and(|fields| fields.iter().all(|field| *field.value == *field.name.as_bytes()))
+            .is_ok_and(|fields| fields.iter().any(|field| !field.value.trim_ascii().is_empty()))
 }
 
 /// Whether a row of a table has the names of all of its columns, in another order or in other letters: the header of a file
@@ -145,11 +147,12 @@ fn is_other_header(schema: &Schema, record: &[u8]) -> bool {
     if !matches!(schema.format, Format::Csv { .. }) || schema.names.len() < 2 {
         return false;
     }
-    let plain = |text: &[u8]| text.trim_ascii().to_ascii_lowercase();
-    let Ok(fields) = schema.fields(record) else { return false };
-    let mut values: Vec<_> = fields.iter().map(|field| plain(&field.value)).collect();
-    let mut names: Vec<_> = schema.names.iter().map(|name| plain(name.as_bytes())).collect();
-    values.sort_unstable();
-    names.sort_unstable();
-    values == names
+    let sorted = |names: &[String]| {
+        let mut names: Vec<_> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        names.sort_unstable();
+        names
+    };
+    let names = schema.format.header_names(record);
+    // The names themselves are those of a header, or of a row without values.
+    names.is_some_and(|names| names != schema.names && sorted(&names) == sorted(&schema.names))
 }

@@ -288,6 +288,27 @@ fn what_cannot_be_read_is_not_appended() {
     assert_eq!(writer.append(b"size,5\nsize,name\n").unwrap(), 4..6);
 }
 
+/// Tables name a column by nothing (pandas' index), with blanks about it or in another encoding than UTF-8: an import reads these names, and so
+/// does what is appended.
+#[test]
+fn an_appended_header_is_read_as_an_imported_one() {
+    for table in [
+        &b",a,b\n0,1,2\n1,3,4\n"[..],
+        b"id, name\n1, a\n2, b\n",
+        b"name,gr\xf6\xdfe\nann,3\nbob,4\n",
+    ] {
+        let (_folder, place) = imported(table, &options());
+        let mut writer = Writer::open(&place).unwrap();
+        let shown = String::from_utf8_lossy(table);
+        assert_eq!(writer.dataset().end_id(), 2, "{shown}");
+        assert_eq!(writer.append(table).unwrap(), 2..4, "{shown}");
+    }
+    // Without a header, a row without values is a record.
+    let format = Some(Format::Csv { delimiter: b',', header: false });
+    let (_folder, place) = imported(b"1,2\n", &Options { format, ..options() });
+    assert_eq!(Writer::open(&place).unwrap().append(b",\n3,4\n").unwrap(), 1..3);
+}
+
 /// The format is found where the first record is longer than the usual sample. To order by what is not a column is an error.
 #[test]
 fn the_start_of_an_input_decides_its_format() {
