@@ -203,13 +203,17 @@ impl Value {
     pub(super) fn counted(&self, up: bool, delta: u64) -> Change {
         match next_number(&self.bytes, up, delta) {
             // As memcached: a number that became shorter keeps its length.
-            Some(number) => {
-                let width = self.bytes.len();
-                Change::Into(self.replaced(format!("{number:<width$}").into_bytes()))
-            }
+            Some(number) => Change::Into(self.replaced(padded(number, self.bytes.len()))),
             None => Change::Refused(NOT_NUMERIC),
         }
     }
+}
+
+/// A number with blanks up to a length. (A width of `format!` panics from 65,536 on.)
+fn padded(number: u64, length: usize) -> Vec<u8> {
+    let mut text = number.to_string().into_bytes();
+    text.resize(text.len().max(length), b' ');
+    text
 }
 
 /// The number that follows the one in a value: past the largest it begins again, below 0 it stays there.
@@ -242,7 +246,7 @@ fn exptime(request: &Request<'_>) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{leading_number, next_number};
+    use super::{leading_number, next_number, padded};
 
     #[test]
     fn a_number_is_read_as_memcached_reads_it() {
@@ -267,5 +271,15 @@ mod tests {
         }
         assert_eq!(next_number(b"18446744073709551615", true, 2), Some(1));
         assert_eq!(next_number(b"10", false, 11), Some(0));
+    }
+
+    #[test]
+    fn a_number_keeps_its_length_whatever_that_is() {
+        assert_eq!(padded(9, 2), b"9 ");
+        assert_eq!(padded(100, 2), b"100");
+        for length in [65_535, 65_536, 1 << 20] {
+            let text = padded(6, length);
+            assert_eq!((text.len(), &text[..2]), (length, &b"6 "[..]));
+        }
     }
 }
