@@ -48,13 +48,25 @@ struct Bucket {
     at: Nanos,
 }
 
+/// What each client has left.
+#[derive(Default)]
+struct Buckets {
+    of: HashMap<Client, Bucket>,
+    /// When those that are full again were last looked for.
+    swept: Nanos,
+}
+
+/// How often at most buckets that are full again are looked for, nanoseconds. Each look passes over all of them while everybody's requests
+/// wait for the lock; without a bound, a host with more networks than there are buckets would cause one for each of its requests.
+const SWEEP_EVERY: Nanos = 1_000_000_000;
+
 /// The limits, and what each client has left.
 pub struct Limits {
     /// Per second; infinite without a limit.
     requests: f64,
     /// Per second; infinite without a limit.
     bytes: f64,
-    clients: Mutex<HashMap<Client, Bucket>>,
+    clients: Mutex<Buckets>,
 }
 
 /// An extension of replies: the signature of the request was not verified, so the request counts for the address that sent it and
@@ -100,6 +112,10 @@ impl Limits {
         Bucket { requests: self.requests.max(1.0), bytes: self.bytes, at: now }
     }
 
+    fn is_full(&self, bucket: Bucket) -> bool {
+        bucket.requests >= self.requests.max(1.0) && bucket.bytes >= self.bytes
+    }
+
     /// Whether a client may make a request now; if not, in how many seconds.
     ///
     /// # Errors
@@ -107,6 +123,7 @@ impl Limits {
     /// The seconds, rounded up: at least 1.
     pub fn admit(&self, client: &Client, now: Nanos) -> Result<(), u64> {
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = &clients.of;
         let others = || clients.get(&Client::Others).filter(|_| clients.len() >= CLIENTS_MAX);
         let Some(&bucket) = clients.get(client).or_else(others) else { return Ok(()) };
         let bucket = self.filled(bucket, now);
@@ -118,10 +135,14 @@ impl Limits {
     /// A client has made a request that moves this many bytes.
     pub fn pay(&self, client: Client, bytes: u64, now: Nanos) {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let Buckets { of: clients, swept } = &mut *clients;
         let mut client = client;
         if clients.len() >= CLIENTS_MAX && !clients.contains_key(&client) {
-            // Who has not used anything for a second is as good as new.
-            clients.retain(|_, bucket| now.saturating_sub(bucket.at) < 1_000_000_000);
+            if now.saturating_sub(*swept) >= SWEEP_EVERY {
+                *swept = now;
+                // Whose bucket is full again is as good as new.
+                clients.retain(|_, bucket| !self.is_full(self.filled(*bucket, now)));
+            }
             if clients.len() >= CLIENTS_MAX {
                 client = Client::Others;
             }
@@ -187,15 +208,21 @@ mod tests {
         assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:1"));
         assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
         let it = limits(1.0, 0);
+        // A debt of an hour is not forgiven for a second without requests.
+        let slow = limits(0.001, 0);
+        let debtor = client("10.0.0.1");
+        slow.pay(debtor.clone(), 0, SECOND);
         let nth = |n: u32| Client::Address(std::net::Ipv4Addr::from(n).into());
         let most = CLIENTS_MAX as u32 + 10;
         (0..most).for_each(|n| it.pay(nth(n), 0, SECOND));
-        assert!(it.clients.lock().unwrap().len() <= CLIENTS_MAX + 1);
+        (0..most).for_each(|n| slow.pay(nth(n), 0, 9 * SECOND));
+        assert!(slow.admit(&debtor, 10 * SECOND).is_err());
+        assert!(it.clients.lock().unwrap().of.len() <= CLIENTS_MAX + 1);
         // Those that share a bucket have used it up together.
         assert!(it.admit(&nth(most + 1), SECOND).is_err());
         it.pay(nth(0), 0, 9 * SECOND);
         it.pay(nth(most), 0, 9 * SECOND);
-        assert!(it.clients.lock().unwrap().len() < 10);
+        assert!(it.clients.lock().unwrap().of.len() < 10);
         assert!(limits(0.0, 1).counts_bytes() && !it.counts_bytes());
         assert!(Limits::from_settings(&Serve::default()).is_none());
     }
