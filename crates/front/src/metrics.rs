@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::node::Contents;
 use engine::status::MemoryDivision;
-use ground::window::{Outcome, Times, Window};
+use ground::window::{Outcome, QueueName, Times, Window};
 
 use wire::exposition::{Exposition, Kind};
 use wire::traces::Traces;
@@ -14,10 +14,21 @@ use wire::traces::Traces;
 /// Name, help text and value of a counter.
 type Counter = (&'static str, &'static str, fn(&Window) -> f64);
 
+/// The queue of a shard that had no window for so long is dropped: seals and compactions make shards and remove them, and their numbers
+/// are never used again.
+const SHARD_KEPT_US: u64 = 3_600_000_000;
+
+/// The sum of all windows of a queue so far.
+struct QueueSum {
+    sum: Window,
+    /// When the newest window began, microseconds since 1970.
+    newest_unix_us: u64,
+}
+
 /// The sums of all windows so far, by queue.
 #[derive(Default)]
 pub struct Metrics {
-    queues: Mutex<BTreeMap<String, Window>>,
+    queues: Mutex<BTreeMap<String, QueueSum>>,
     broken_invariants: AtomicU64,
     traces: Option<Arc<Traces>>,
 }
@@ -32,10 +43,20 @@ impl Metrics {
     pub fn add(&self, windows: &[Window]) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         for window in windows {
+            let newest_unix_us = window.start_unix_us;
             match queues.get_mut(&window.queue) {
-                Some(sum) => sum.merge(window, false),
+                Some(queue) => {
+                    queue.sum.merge(window, false);
+                    queue.newest_unix_us = newest_unix_us;
+                }
                 None => {
-                    queues.insert(window.queue.clone(), window.clone());
+                    queues.retain(|name, queue| {
+                        let is_shard =
+                            matches!(QueueName::parse(name), Some(QueueName::Shard { .. }));
+                        !is_shard || queue.newest_unix_us + SHARD_KEPT_US >= newest_unix_us
+                    });
+                    let sum = window.clone();
+                    queues.insert(window.queue.clone(), QueueSum { sum, newest_unix_us });
                 }
             }
         }
@@ -94,14 +115,14 @@ impl Metrics {
         let mut page = Exposition::default();
         for (name, help, value) in COUNTERS {
             page.family(name, Kind::Counter, help);
-            for (queue, window) in queues.iter() {
-                page.sample(name, &[("queue", queue)], value(window));
+            for (queue, QueueSum { sum, .. }) in queues.iter() {
+                page.sample(name, &[("queue", queue)], value(sum));
             }
         }
         let name = "concertina_response_seconds";
         page.family(name, Kind::Histogram, "Response times of a queue.");
-        for (queue, window) in queues.iter() {
-            for times in &window.times {
+        for (queue, QueueSum { sum, .. }) in queues.iter() {
+            for times in &sum.times {
                 let labels = [
                     ("queue", queue.as_str()),
                     ("operation", times.operation.as_str()),
@@ -109,22 +130,22 @@ impl Metrics {
                 ];
                 let [q, op, out] = labels;
                 let bucket = format!("{name}_bucket");
-                for (bound_s, count) in buckets(&window.objectives_ms, times) {
+                for (bound_s, count) in buckets(&sum.objectives_ms, times) {
                     let le = bound_s.to_string();
                     page.sample(&bucket, &[q, op, out, ("le", &le)], count as f64);
                 }
-                let (count, sum) = (times.response.count(), times.response.sum_s());
+                let (count, sum_s) = (times.response.count(), times.response.sum_s());
                 page.sample(&bucket, &[q, op, out, ("le", "+Inf")], count as f64);
-                page.sample(&format!("{name}_sum"), &labels, sum);
+                page.sample(&format!("{name}_sum"), &labels, sum_s);
                 page.sample(&format!("{name}_count"), &labels, count as f64);
             }
         }
         let name = "concertina_within_objective_total";
         let help = "Requests answered without an error within an objective; failures are not.";
         page.family(name, Kind::Counter, help);
-        for (queue, window) in queues.iter() {
-            for (at, objective_ms) in window.objectives_ms.iter().enumerate() {
-                let good = window.times.iter().filter(|times| times.outcome != Outcome::Error);
+        for (queue, QueueSum { sum, .. }) in queues.iter() {
+            for (at, objective_ms) in sum.objectives_ms.iter().enumerate() {
+                let good = sum.times.iter().filter(|times| times.outcome != Outcome::Error);
                 let within: u64 = good.filter_map(|times| times.within.get(at)).sum();
                 let objective = (objective_ms / 1e3).to_string();
                 let labels = [("queue", queue.as_str()), ("objective", &objective)];
@@ -255,6 +276,21 @@ mod tests {
         for (name, _, value) in COUNTERS {
             assert!(value(&window).is_sign_positive(), "{name}");
         }
+    }
+
+    #[test]
+    fn shards_that_are_gone_leave_no_metrics() {
+        const MINUTE_US: u64 = 60_000_000;
+        let metrics = Metrics::default();
+        for minute in 0..600 {
+            let queues = ["device/0".to_owned(), format!("shard/a/{minute:06}")];
+            // The device is idle from the second hour on.
+            let idle = usize::from(minute > 60);
+            let window = |queue: &String| Window::new(queue, minute * MINUTE_US, 1, &[]);
+            metrics.add(&queues[idle..].iter().map(window).collect::<Vec<_>>());
+        }
+        let queues = metrics.queues.lock().unwrap();
+        assert!(queues.len() <= 63 && queues.contains_key("device/0"), "{}", queues.len());
     }
 
     proptest! {

@@ -137,13 +137,12 @@ impl Gateway {
                 let decided = self.router.drive.tell(None, event);
                 self.router.ping_all(decided.pings);
             }
-            for seen in &picture.shards {
-                if let Some(named) = picture.names.get(&seen.shard) {
-                    let lengths = seen.holders.iter().map(|(_, length)| length);
-                    let mean = lengths.sum::<f64>() / seen.holders.len().max(1) as f64;
-                    self.live.note(&target(named), mean);
-                }
-            }
+            let figure = |seen: &ShardReport| {
+                let lengths = seen.holders.iter().map(|(_, length)| length);
+                let mean = lengths.sum::<f64>() / seen.holders.len().max(1) as f64;
+                Some((target(picture.names.get(&seen.shard)?), mean))
+            };
+            self.live.note_shards(picture.shards.iter().filter_map(figure).collect());
             for order in extras.observe(clock::now(), &picture.shards, &picture.rooms) {
                 self.carry_out(&mut extras, &picture, order, by, lease_s).await;
             }

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use engine::act::{Entry, Governor, Knob, Mode, NotDecided, Proposal, Status, Verdict};
 use engine::status::ModelReport;
-use ground::window::{Nanos, Window};
+use ground::window::{Nanos, QueueName, Window};
 use model::live::{FittedModel, Live, Station};
 use record::clock;
 use tracing::{info, warn};
@@ -101,6 +101,11 @@ pub struct LiveModel {
 /// The lock of a mutex that no panic leaves half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a queue is that of a shard, which seals and compactions make and remove.
+fn is_shard(queue: &str) -> bool {
+    matches!(QueueName::parse(queue), Some(QueueName::Shard { .. }))
 }
 
 impl LiveModel {
@@ -203,9 +208,18 @@ impl LiveModel {
         }
     }
 
-    /// Notes the bytes of the layers of each shard, by its queue.
+    /// Notes the bytes of the layers of each shard, by its queue. Shards that are not among them are gone, and with them what is known of
+    /// their queues: a seal or a compaction makes a shard with a name of its own.
     pub fn set_footprints(&self, footprints: BTreeMap<String, u64>) {
+        lock(&self.lengths).retain(|queue, _| !is_shard(queue) || footprints.contains_key(queue));
         *lock(&self.footprints) = footprints;
+    }
+
+    /// Notes the figures of all shards of the cluster, by their queues, that changes are judged by. Those that are not among them are gone.
+    pub fn note_shards(&self, figures: BTreeMap<String, f64>) {
+        let mut noted = lock(&self.noted);
+        noted.retain(|target, _| !is_shard(target));
+        noted.extend(figures);
     }
 
     /// Notes a figure of a target that changes are judged by.
