@@ -11,6 +11,7 @@ mod drive;
 mod error;
 mod gateway;
 mod knobs;
+mod layers;
 mod nodes;
 mod outages;
 mod pending;

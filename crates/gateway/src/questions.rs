@@ -20,7 +20,7 @@ use ground::window::{Nanos, Outcome};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::gateway::Gateway;
 use super::nodes::reply::{Body, NodeReply};
@@ -323,7 +323,10 @@ impl Gateway {
         let primary =
             self.router.backend.roll.ring().replicas(&key_of_manifest(served.name())).iter().next();
         let path = format!("/datasets/{}/seal", served.name());
-        let node = primary.unwrap_or_default();
+        let node = primary.ok_or_else(|| {
+            let what = "no node has keys: all were drained; see /admin/status";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, what)
+        })?;
         let (status, value) = self.tell_node(node, &Method::POST, &path).await?;
         if status == StatusCode::OK {
             served.refresh().await.map_err(|error| unavailable(&error))?;
@@ -331,42 +334,8 @@ impl Gateway {
         Ok(json_reply(status, &value, None))
     }
 
-    /// Sends a request about layers to every node and merges the replies.
-    async fn layers(&self, name: &str, request: &Request<Incoming>) -> HttpResult {
-        let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
-        let path = format!("/datasets/{name}/layers{query}");
-        let (mut parts, mut changes) = (Vec::new(), Vec::new());
-        let (mut budget_bytes, mut fixed_bytes) = (0, Value::Null);
-        for node in 0..self.router.backend.roll.count() {
-            let (status, mut value) = self.tell_node(node, request.method(), &path).await?;
-            if status != StatusCode::OK {
-                return Ok(json_reply(status, &value, None));
-            }
-            for mut part in value["parts"].as_array().cloned().unwrap_or_default() {
-                // A node lists all parts, but has layers only for those that it holds.
-                if !part["layers"].is_null() {
-                    part["node"] = json!(self.router.name(Some(node)));
-                    parts.push(part);
-                }
-            }
-            for change in value["changes"].as_array().into_iter().flatten() {
-                let change = change.as_str().unwrap_or_default();
-                changes.push(format!("{}: {change}", self.router.name(Some(node))));
-            }
-            budget_bytes += value["budget_bytes"].as_u64().unwrap_or(0);
-            fixed_bytes = value.get_mut("fixed_bytes").map(Value::take).unwrap_or_default();
-        }
-        let all = json!({
-            "parts": parts,
-            "budget_bytes": budget_bytes,
-            "fixed_bytes": fixed_bytes,
-            "changes": changes,
-        });
-        Ok(json_reply(StatusCode::OK, &all, None))
-    }
-
     /// Sends a request to one node; returns the reply's status and JSON body.
-    async fn tell_node(
+    pub(super) async fn tell_node(
         &self,
         node: usize,
         method: &Method,

@@ -57,6 +57,15 @@ struct Layers {
     /// Recent decisions of the server, the newest last; a gateway does not report them.
     #[serde(default)]
     changes: Vec<String>,
+    /// Nodes that a gateway asked in vain.
+    #[serde(default)]
+    unanswered: Vec<Unanswered>,
+}
+
+#[derive(Deserialize)]
+struct Unanswered {
+    node: String,
+    reason: String,
 }
 
 #[derive(Deserialize)]
@@ -126,6 +135,9 @@ fn table(layers: &Value) -> anyhow::Result<String> {
     match layers.fixed_bytes {
         Some(fixed) => writeln!(text, "fixed at {fixed} B (--bytes auto removes the limit)")?,
         None => writeln!(text, "by the lengths of queues, within {budget} B for all datasets")?,
+    }
+    for Unanswered { node, reason } in &layers.unanswered {
+        writeln!(text, "not told by {node}: {reason}")?;
     }
     for change in layers.changes.iter().rev().take(CHANGES_SHOWN) {
         writeln!(text, "lately: {change}")?;
