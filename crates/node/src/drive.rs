@@ -307,7 +307,7 @@ impl Drive {
     }
 
     /// Requests a turn in a key's order of writes. A caller that gets the turn must end it with
-    /// [`Drive::write_end`] or [`Event::WriteEnd`]. `epoch`: see [`Event::WriteBegin`].
+    /// [`Drive::write_end`] or [`Event::WriteGivenUp`]. `epoch`: see [`Event::WriteBegin`].
     pub fn write_begin(
         self: &Arc<Self>,
         now: Nanos,
@@ -372,7 +372,7 @@ impl Drive {
     pub fn tell(self: &Arc<Self>, now: Nanos, event: Event<Object>) {
         let mut actions = Vec::with_capacity(4);
         let mut state = self.lock();
-        if let Event::WriteEnd { request, .. } = &event {
+        if let Event::WriteGivenUp { request, .. } = &event {
             // The write may still have been waiting for its turn.
             state.waiters.remove(request);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::node::{Event, Reply, RequestId, Stages};
 use futures_util::future;
-use ground::window::Outcome;
+use ground::window::{Nanos, Outcome};
 use ground::{Etag, Key};
 use origin::{Attributes, Fence, Staged};
 use record::clock;
@@ -125,6 +125,51 @@ struct Done {
     there: bool,
 }
 
+/// What became of a write that had its turn.
+enum Performed {
+    /// Nothing was done, and what the tiers hold is as it was.
+    Refused(Error),
+    /// The origin was asked, with any result. The object is what it certainly holds now, if that is small enough to be kept.
+    Ended { result: Result<Done, Error>, object: Option<Object> },
+}
+
+impl Performed {
+    fn failed(error: impl Into<Error>) -> Performed {
+        Performed::Ended { result: Err(error.into()), object: None }
+    }
+}
+
+/// A write whose turn ends.
+struct Ended {
+    request: RequestId,
+    key: Key,
+    object: Option<Object>,
+}
+
+/// Ends the turn of a write, and waits until no node returns an older version.
+async fn end(
+    drive: &Arc<Drive>,
+    served: Nanos,
+    ended: Ended,
+    result: Result<Done, Error>,
+) -> Result<Done, Error> {
+    let Ended { request, key, object } = ended;
+    let done = match drive.write_end(served, request, key, object) {
+        EngineAnswer::Now(answer) => Some(answer),
+        EngineAnswer::Later(done) => {
+            let done = done.await.ok();
+            if let Some(peers) = drive.peers() {
+                peers.count_held_write(clock::now() - served);
+            }
+            done
+        }
+    };
+    match done {
+        Some(Answer::Done { certain: true }) => result,
+        _ => result.and(Err(Error::Unavailable(UNCERTAIN.to_owned()))),
+    }
+}
+
 type Written = (Result<Done, Error>, Option<Stages>);
 
 /// A write on its way, which goes on after its client got a timeout.
@@ -196,21 +241,16 @@ impl Write {
             }
             Some(Answer::Turn) if !send.is_closed() => {
                 let started = clock::now();
-                let (result, payload) = self.perform(request).await;
+                let performed = self.perform(request).await;
                 let served = clock::now();
-                let done = match drive.write_end(served, request, key, payload) {
-                    EngineAnswer::Now(answer) => Some(answer),
-                    EngineAnswer::Later(done) => {
-                        let done = done.await.ok();
-                        if let Some(peers) = drive.peers() {
-                            peers.count_held_write(clock::now() - served);
-                        }
-                        done
+                let result = match performed {
+                    Performed::Refused(error) => {
+                        drive.tell(served, Event::WriteGivenUp { request, key });
+                        Err(error)
                     }
-                };
-                let result = match done {
-                    Some(Answer::Done { certain: true }) => result,
-                    _ => result.and(Err(Error::Unavailable(UNCERTAIN.to_owned()))),
+                    Performed::Ended { result, object } => {
+                        end(&drive, served, Ended { request, key, object }, result).await
+                    }
                 };
                 let stages =
                     Stages { received, queued: received, started, served, ..Stages::default() };
@@ -218,7 +258,7 @@ impl Write {
             }
             // The client left while the write waited for its turn.
             _ => {
-                drive.tell(clock::now(), Event::WriteEnd { request, key, payload: None });
+                drive.tell(clock::now(), Event::WriteGivenUp { request, key });
                 (Err(Error::Stopping), None)
             }
         };
@@ -226,7 +266,7 @@ impl Write {
     }
 
     /// Performs the write itself; the caller holds the key's turn.
-    async fn perform(self, request: RequestId) -> (Result<Done, Error>, Option<Object>) {
+    async fn perform(self, request: RequestId) -> Performed {
         let Write { drive, is_leased, key, work, terms } = self;
         let fence: Fence = {
             let (drive, key) = (drive.clone(), key.clone());
@@ -236,15 +276,25 @@ impl Write {
             match drive.head(&key).await {
                 Ok(object) => {
                     if terms.conditions.judge(object.as_ref(), false) != Verdict::Proceed {
-                        return (Err(Error::PreconditionFailed(None)), None);
+                        let error = Error::PreconditionFailed(None);
+                        // What the tiers hold may be older than what was just seen in the origin, and is looked up there again. Without
+                        // an origin the tiers' is the object: to drop it would be to remove it.
+                        let is_durable = drive.is_durable();
+                        return if is_durable {
+                            Performed::failed(error)
+                        } else {
+                            Performed::Refused(error)
+                        };
                     }
                 }
-                Err(error) => return (Err(error.into()), None),
+                Err(error) => return Performed::Refused(error.into()),
             }
         }
         let removed = |there: Result<bool, origin::Error>| match there {
-            Ok(there) => (Ok(Done { etag: Etag::from(""), there }), None),
-            Err(error) => (Err(error.into()), None),
+            Ok(there) => {
+                Performed::Ended { result: Ok(Done { etag: Etag::from(""), there }), object: None }
+            }
+            Err(error) => Performed::failed(error),
         };
         match work {
             Work::Delete if !drive.is_durable() => {
@@ -262,7 +312,7 @@ impl Write {
                 let kept = copy.is_some() && metadata.size <= drive.object_bytes_max();
                 if !kept && !drive.is_durable() {
                     let what = "the object is too large for this cache: see node.object_bytes_max";
-                    return (Err(Error::TooLarge(what.to_owned())), None);
+                    return Performed::Refused(Error::TooLarge(what.to_owned()));
                 }
                 let whole = copy.filter(|copy| copy.length() == metadata.size);
                 // The copy for memory is made while the origin works, not between its reply and the client's. Until then the
@@ -273,10 +323,11 @@ impl Write {
                 };
                 let object = async { whole.map(gather) };
                 match future::join(staged.commit(None), object).await {
-                    (Ok(()), object) => {
-                        (Ok(Done { etag, there: true }), object.map(|(object, _)| object))
-                    }
-                    (Err(error), _) => (Err(error.into()), None),
+                    (Ok(()), object) => Performed::Ended {
+                        result: Ok(Done { etag, there: true }),
+                        object: object.map(|(object, _)| object),
+                    },
+                    (Err(error), _) => Performed::failed(error),
                 }
             }
         }

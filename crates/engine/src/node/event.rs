@@ -61,7 +61,15 @@ pub enum Event<P> {
         #[serde(default)]
         epoch: Option<u64>,
     },
-    /// A write ended at the origin, with any result, or its client left while it waited. From here
+    /// A write was given up before anything was done at the origin: its client left while it waited, or it was refused by what it is to
+    /// replace. What the tiers hold is as it was.
+    WriteGivenUp {
+        /// The request.
+        request: RequestId,
+        /// The key.
+        key: Key,
+    },
+    /// A write ended at the origin, with any result. From here
     /// on no read of this node returns the older version. [`Action::WriteDone`] says when this
     /// holds for every node, which is when the client may be answered.
     WriteEnd {
@@ -448,6 +456,7 @@ impl<P: Payload> Event<P> {
                 Event::Get { request, key, asker, deadline, take }
             }
             Event::WriteBegin { request, key, epoch } => Event::WriteBegin { request, key, epoch },
+            Event::WriteGivenUp { request, key } => Event::WriteGivenUp { request, key },
             Event::WriteEnd { request, key, payload } => {
                 Event::WriteEnd { request, key, payload: payload.as_ref().map(to) }
             }

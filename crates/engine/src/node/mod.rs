@@ -363,6 +363,9 @@ impl<P: Payload> Node<P> {
             Event::WriteBegin { request, key, epoch } => {
                 self.write_begin(now, request, key, epoch, actions);
             }
+            Event::WriteGivenUp { request, key } => {
+                self.write_given_up(now, request, &key, actions)
+            }
             Event::WriteEnd { request, key, payload } => {
                 self.write_end(now, request, key, payload, actions);
             }

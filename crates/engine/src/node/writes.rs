@@ -75,17 +75,8 @@ impl<P: Payload> Node<P> {
         payload: Option<P>,
         actions: &mut Vec<Action<P>>,
     ) {
-        // Refused when this node lost its place in the view, just when its client left.
-        let Some(writers) = self.writers.get_mut(&key) else { return };
-        if writers.current != request {
-            // Its client left while it waited for its turn.
-            let before = writers.waiting.len();
-            writers.waiting.retain(|&(waiting, _)| waiting != request);
-            self.writes_waiting -= (before - writers.waiting.len()) as u32;
-            return;
-        }
         // Before the turn passes on, which resets it for the next writer.
-        let until = writers.until;
+        let Some(until) = self.turn_until(request, &key) else { return };
         self.next_turn(now, &key, actions);
         // Copies first, flights second, the new object last: what is kept here must be newer than all that was there, and a
         // flight that is not voided would put the older version back over it.
@@ -105,6 +96,31 @@ impl<P: Payload> Node<P> {
         }
         // Last: it acknowledges the write at once if no other node is to be told.
         self.spread_write(now, request, &key, until, actions);
+    }
+
+    pub(super) fn write_given_up(
+        &mut self,
+        now: Nanos,
+        request: RequestId,
+        key: &Key,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        if self.turn_until(request, key).is_some() {
+            self.next_turn(now, key, actions);
+        }
+    }
+
+    /// Until when a write that ends has had the right to its turn. `None` for one that waited for it, which leaves the queue.
+    fn turn_until(&mut self, request: RequestId, key: &Key) -> Option<Nanos> {
+        // Refused when this node lost its place in the view, just when its client left.
+        let writers = self.writers.get_mut(key)?;
+        if writers.current != request {
+            let before = writers.waiting.len();
+            writers.waiting.retain(|&(waiting, _)| waiting != request);
+            self.writes_waiting -= (before - writers.waiting.len()) as u32;
+            return None;
+        }
+        Some(writers.until)
     }
 
     /// Gives the turn to the next writer of a key. Refuses those that came when this node did not order

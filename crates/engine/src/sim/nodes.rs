@@ -418,7 +418,7 @@ impl Simulation {
         }
         if !write.turn {
             self.nodes[at].incoming.remove(request);
-            self.tell_node(at, Event::WriteEnd { request, key, payload: None });
+            self.tell_node(at, Event::WriteGivenUp { request, key });
         }
         self.answer_from(at, from, &ClientReply::FAILED, None);
     }
