@@ -1,6 +1,9 @@
 //! Whether a reply can be that to a request: a server that replies twice to a command, or to none, puts its connection out of
 //! step, and every later reply is another request's.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::reply::split_line;
 use crate::token::{Tokens, number_u64, trim_end};
 use crate::verb::Verb;
@@ -49,17 +52,34 @@ fn fits_flags(line: &[u8], first: usize, word: &[u8], reply: Tokens<'_>) -> bool
     let key = Tokens(line).nth(1);
     let Some(key) = key else { return true };
     let asked = || Tokens(line).skip(first);
+    let is_encoded = |mut flags: Tokens<'_>| flags.any(|flag| flag == b"b");
     // `ms` has no value in its reply.
     let is_value_asked = first == 2 && asked().any(|flag| flag.first() == Some(&b'v'));
     if matches!(word, b"HD" | b"VA") && is_value_asked != (word == b"VA") {
         return false;
     }
     let opaque = || asked().find(|flag| flag.first() == Some(&b'O'));
-    reply.skip(usize::from(word == b"VA")).all(|said| match said {
-        [b'k', said @ ..] => said == key,
+    reply.clone().skip(usize::from(word == b"VA")).all(|said| match said {
+        // As the item was stored, which may be encoded where the request's is not.
+        [b'k', said @ ..] => {
+            said == key || {
+                let is_key_encoded = asked().any(|flag| flag == b"b");
+                is_same_key(said, is_encoded(reply.clone()), key, is_key_encoded)
+            }
+        }
         [b'O', ..] => opaque() == Some(said),
         _ => true,
     })
+}
+
+/// Whether two keys are the same, of which each may be encoded in base64. Cost: decodes them, which only keys in two forms need.
+fn is_same_key(a: &[u8], is_a_encoded: bool, b: &[u8], is_b_encoded: bool) -> bool {
+    let decoded = |key: &[u8], is_encoded: bool| match is_encoded {
+        true => STANDARD.decode(key).ok(),
+        false => Some(key.to_vec()),
+    };
+    let a = decoded(a, is_a_encoded);
+    a.is_some() && a == decoded(b, is_b_encoded)
 }
 
 #[cfg(test)]
@@ -141,6 +161,12 @@ mod tests {
             ("ma k v0", "2", false),
             ("mg a2V5 b k", "HD ka2V5 b", true),
             ("mg a2V5 b k", "HD kkey b", false),
+            // memcached returns the key in the form in which the item was stored.
+            ("mg a2V5 b k", "HD kkey", true),
+            ("mg key k", "HD ka2V5 b", true),
+            ("mg key k v", "VA 1 b ka2V5\r\nx", true),
+            ("mg key k", "HD ka2V6 b", false),
+            ("mg key k", "HD ka2V5", false),
             ("ms k 1 O7\r\nx", "HD O7", true),
             ("ms k 1 O7\r\nx", "NS O8", false),
             ("md k k q O7", "NF kk O7", true),
