@@ -14,11 +14,44 @@ pub(crate) const PIPELINE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a client to read them. Then no more of its requests are read.
 pub(crate) const OUT_MAX: usize = 8 << 20;
 
-/// The assumed size of the replies of a new connection: it begins with 64 requests.
-const REPLY_BYTES_FIRST: usize = OUT_MAX / 64;
-
-/// Requests that may be under way however large the replies are.
+/// Requests that may be under way however large the replies are, and on a new connection.
 const PIPELINE_MIN: usize = 16;
+
+/// A reply so many times as large as the recent ones says that they do not tell how large the next will be.
+const SURPRISE: usize = 8;
+/// Replies of fewer bytes are no surprise.
+const SMALL: usize = 4 << 10;
+
+/// How many requests of a connection may be under way: so many that their replies, if they are as large as the recent ones, fit in
+/// [`OUT_MAX`] bytes. The number doubles while replies come, as that of TCP's segments: small replies must not let thousands of requests
+/// begin at once whose replies then have a megabyte each.
+struct Pipeline {
+    /// The mean size of recent replies, bytes.
+    reply_bytes: usize,
+    /// The most by the number of replies so far.
+    window: usize,
+}
+
+impl Pipeline {
+    const NEW: Pipeline = Pipeline { reply_bytes: 0, window: PIPELINE_MIN };
+
+    /// Notes a reply, behind which `waiting` others are under way.
+    fn replied(&mut self, bytes: usize, waiting: usize) {
+        if bytes > SURPRISE * self.reply_bytes.max(SMALL) {
+            *self = Pipeline { reply_bytes: bytes, window: PIPELINE_MIN };
+            return;
+        }
+        // Only what was used is known to be right.
+        if waiting + 1 >= self.most() {
+            self.window = (self.window + 1).min(PIPELINE_MAX);
+        }
+        self.reply_bytes = self.reply_bytes - self.reply_bytes / 8 + bytes / 8;
+    }
+
+    fn most(&self) -> usize {
+        (OUT_MAX / self.reply_bytes.max(1)).clamp(PIPELINE_MIN, PIPELINE_MAX).min(self.window)
+    }
+}
 
 /// A client's connection.
 pub(crate) struct Client {
@@ -34,8 +67,7 @@ pub(crate) struct Client {
     pub(crate) out: Out,
     /// Indexes of its requests in their order. The first is the next to be answered.
     pub(crate) queue: VecDeque<u32>,
-    /// The mean size of its recent replies.
-    reply_bytes: usize,
+    pipeline: Pipeline,
     /// Whether it is listed among those with something to write.
     pub(crate) listed: bool,
     /// Whether it is listed among those to be read again.
@@ -66,7 +98,7 @@ impl Client {
             skip: 0,
             out: Out::default(),
             queue: VecDeque::new(),
-            reply_bytes: REPLY_BYTES_FIRST,
+            pipeline: Pipeline::NEW,
             listed: false,
             again: false,
             ending: false,
@@ -110,14 +142,13 @@ impl Client {
 
     /// Notes the size of a reply.
     pub(crate) fn replied(&mut self, bytes: usize) {
-        self.reply_bytes = self.reply_bytes - self.reply_bytes / 8 + bytes / 8;
+        self.pipeline.replied(bytes, self.queue.len());
     }
 
-    /// Whether it has as much under way as it may have: until a `flush_all` is answered nothing else, otherwise so many requests that their replies, if
-    /// they are as large as the recent ones, fit in [`OUT_MAX`] bytes. All of them may arrive before
-    /// the client reads any.
+    /// Whether it has as much under way as it may have: until a `flush_all` is answered nothing else, otherwise as many requests as its
+    /// [`Pipeline`] allows. All of their replies may arrive before the client reads any.
     pub(crate) fn is_full(&self) -> bool {
-        let most = (OUT_MAX / self.reply_bytes.max(1)).clamp(PIPELINE_MIN, PIPELINE_MAX);
+        let most = self.pipeline.most();
         let waits = self.waits_for_replies && !self.queue.is_empty();
         waits || self.queue.len() >= most || self.out.len() >= OUT_MAX
     }
@@ -125,5 +156,40 @@ impl Client {
     /// Whether one of the two owes the other bytes: the rest of a request, or a reply.
     pub(crate) fn is_moving(&self) -> bool {
         !self.rest.is_empty() || self.skip > 0 || !self.out.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The requests under way at most while replies of these sizes come and as many requests are sent as may be.
+    fn most_after(sizes: impl IntoIterator<Item = usize>) -> usize {
+        let mut pipeline = Pipeline::NEW;
+        for bytes in sizes {
+            pipeline.replied(bytes, pipeline.most() - 1);
+        }
+        pipeline.most()
+    }
+
+    #[test]
+    fn as_many_requests_are_under_way_as_their_replies_allow() {
+        assert_eq!(most_after([]), PIPELINE_MIN);
+        assert_eq!(most_after([100; 100]), PIPELINE_MIN + 100);
+        assert_eq!(most_after([100; 10_000]), PIPELINE_MAX);
+        // One larger one after many small ones: the next may all be so.
+        assert_eq!(most_after([100; 10_000].into_iter().chain([1 << 20])), PIPELINE_MIN);
+        assert_eq!(most_after([1 << 20; 10_000]), PIPELINE_MIN);
+        // Replies of 64 KiB: 128 of them fit.
+        assert!((120..=160).contains(&most_after([64 << 10; 10_000])));
+    }
+
+    #[test]
+    fn a_client_that_sends_one_request_after_the_other_earns_no_more() {
+        let mut pipeline = Pipeline::NEW;
+        for _ in 0..10_000 {
+            pipeline.replied(5, 0);
+        }
+        assert_eq!(pipeline.most(), PIPELINE_MIN);
     }
 }
