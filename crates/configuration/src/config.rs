@@ -113,6 +113,16 @@ impl Config {
             "kind",
             "\"none\" is for a node alone, without members of a cluster and without datasets",
         );
+        checks.part("s3").must(
+            !cache || self.s3.listen.is_none(),
+            "listen",
+            "S3's protocol has lists and uploads in parts, which a cache without an origin (origin.kind = \"none\") does not have",
+        );
+        checks.part("serve").must(
+            !cache || self.is_proxy() || self.serve.uploads_bytes_max >= self.node.object_bytes_max,
+            "uploads_bytes_max",
+            "must be at least node.object_bytes_max: a cache without an origin (origin.kind = \"none\") keeps all of an upload in this memory",
+        );
         for (index, device) in self.devices.iter().enumerate() {
             device.check(checks.part(&format!("device.{index}")));
         }

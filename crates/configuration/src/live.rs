@@ -89,9 +89,14 @@ impl Model {
 
     pub(crate) fn check(&self, mut checks: Checks<'_>) {
         checks.between("cost_max", self.cost_max, 1e-4, 100.0);
-        if let Err(error) = self.settings().check() {
-            checks.must(false, "*", error.to_string());
-        }
+        // The ranges of `live::Settings::check`, by the names and in the units of the file.
+        checks.between("objective_ms", self.objective_ms, 1e-3, 1e7);
+        checks.between("share", self.share, 1e-3, 0.99999);
+        checks.between("window_s", self.window_s, 0.1, 86_400.0);
+        checks.between("refit_s", self.refit_s, 0.1, 86_400.0);
+        checks.between("ahead_s", self.ahead_s, 0.1, 3600.0);
+        checks.between("scored_s", self.scored_s, 0.1, 3600.0);
+        checks.between("error_points_max", self.error_points_max, 0.0, 100.0);
     }
 }
 
@@ -124,5 +129,39 @@ impl Act {
         checks.between("per_minute", self.per_minute, 1, 1_000_000);
         checks.between("judged_after_s", self.judged_after_s, 0.01, 1e6);
         checks.at_least("journal_bytes_max", self.journal_bytes_max, origin::Size(64 << 10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+
+    /// What the live model refuses is refused here, by the name of the key.
+    #[test]
+    fn settings_of_the_model_are_refused_by_their_names() {
+        let keys = [
+            ("objective_ms", "-1"),
+            ("objective_ms", "0.0009"),
+            ("objective_ms", "10000001"),
+            ("share", "0"),
+            ("share", "1"),
+            ("window_s", "0"),
+            ("window_s", "86401"),
+            ("refit_s", "0.05"),
+            ("ahead_s", "3601"),
+            ("scored_s", "nan"),
+            ("error_points_max", "101"),
+        ];
+        for (key, value) in keys {
+            let text = format!("[model]\n{key} = {value}");
+            let error = Config::parse(&text, "", &[]).unwrap_err().to_string();
+            assert!(error.contains(&format!("model.{key}: must be between")), "{error}");
+        }
+        for text in
+            ["objective_ms = 0.001", "objective_ms = 1e7", "share = 0.001", "window_s = 86400"]
+        {
+            let config = Config::parse(&format!("[model]\n{text}"), "", &[]).unwrap();
+            assert!(config.model.settings().check().is_ok(), "{text}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use engine::layers::SettingsError;
 use engine::tier::Eviction;
 use ground::window::Nanos;
 use origin::{Checks, Secret, Size, section};
@@ -492,9 +493,21 @@ impl Datasets {
         checks.between("refresh_s", self.refresh_s, 0.05, 1e6);
         checks.between("layers_interval_s", self.layers_interval_s, 0.001, 1e6);
         checks.at_least("queue_length_max", self.queue_length_max, 1);
-        if let Err(error) = self.layers().check() {
-            checks.must(false, "layers_*", error.to_string());
-        }
+        let Err(error) = self.layers().check() else { return };
+        let what = match error {
+            SettingsError::Settle { settle, least } => format!(
+                "is too small: an average of queue lengths follows a change within layers_interval_s / layers_smoothing, which is {} s and \
+                 must be at most {} s",
+                least as f64 * 1e-9,
+                settle as f64 * 1e-9
+            ),
+            _ => error.to_string(),
+        };
+        let key = match error {
+            SettingsError::Marks { .. } | SettingsError::MarksTooNear { .. } => "layers_low",
+            _ => "layers_smoothing",
+        };
+        checks.must(false, key, what);
     }
 }
 

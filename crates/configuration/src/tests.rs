@@ -470,3 +470,30 @@ fn places_to_listen_and_tokens_that_cannot_be_are_mistakes() {
         Config::parse(&text, "", &[]).unwrap();
     }
 }
+
+#[test]
+fn what_a_cache_without_an_origin_cannot_do_is_a_mistake() {
+    let cache = "[origin]\nkind = \"none\"\n";
+    let found =
+        mistakes(&format!("{cache}[s3]\nlisten = \"127.0.0.1:9000\"\nkeys = \"keys\""), &[]);
+    assert!(found.contains("s3.listen: S3's protocol has lists"), "{found}");
+    let found = mistakes(&format!("{cache}[serve]\nuploads_bytes_max = \"1MiB\""), &[]);
+    assert!(
+        found.contains("serve.uploads_bytes_max: must be at least node.object_bytes_max"),
+        "{found}"
+    );
+    assert!(Config::parse(cache, "", &[]).is_ok());
+}
+
+#[test]
+fn settings_of_layers_are_refused_by_their_names() {
+    for (text, key) in [
+        ("layers_smoothing = 0", "layers_smoothing"),
+        ("layers_smoothing = 1e-300", "layers_smoothing"),
+        ("layers_low = 5", "layers_low"),
+        ("layers_high = nan", "layers_low"),
+    ] {
+        let found = mistakes(&format!("[datasets]\n{text}"), &[]);
+        assert!(found.contains(&format!("datasets.{key}: ")), "{text}: {found}");
+    }
+}
