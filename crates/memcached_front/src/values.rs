@@ -97,7 +97,21 @@ impl Session {
                 let is_compared = matches!(mode, Mode::Cas(_) | Mode::Version(_));
                 Ok(if is_compared { Stored::Exists } else { Stored::No })
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.drop_replaced(&key, &error, mode).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what a `set` that a cache had no room for was to replace, as memcached does: its client takes the old value for gone.
+    async fn drop_replaced(&self, key: &Key, error: &Error, mode: &Mode) {
+        let has_no_room = matches!(error, Error::TooLarge(_) | Error::Busy(..));
+        if has_no_room && matches!(mode, Mode::Set) && !self.store.is_durable() {
+            let delete = DeleteRequest { key: key.clone(), terms: WriteTerms::default() };
+            let mut record = self.lane.received(Operation::Delete, key);
+            let removed = self.store.delete(delete, &mut record).await;
+            record.outcome = if removed.is_ok() { self.written() } else { Outcome::Error };
         }
     }
 

@@ -87,6 +87,18 @@ impl Node {
     }
 }
 
+/// Why a cache without an origin does not take an object: it has nowhere else to put it.
+fn not_kept(fits: bool) -> Error {
+    if fits {
+        let what =
+            "the memory for uploads is in use: try again later, or raise serve.uploads_bytes_max";
+        Error::Busy(None, what.to_owned())
+    } else {
+        let what = "the object is too large for this cache: see node.object_bytes_max";
+        Error::TooLarge(what.to_owned())
+    }
+}
+
 /// Stages the upload at the origin. The timeout applies to the origin's acceptance of each piece,
 /// not to the client's sending.
 async fn stage(
@@ -311,8 +323,7 @@ impl Write {
                 let etag = metadata.etag.clone();
                 let kept = copy.is_some() && metadata.size <= drive.object_bytes_max();
                 if !kept && !drive.is_durable() {
-                    let what = "the object is too large for this cache: see node.object_bytes_max";
-                    return Performed::Refused(Error::TooLarge(what.to_owned()));
+                    return Performed::Refused(not_kept(metadata.size <= drive.object_bytes_max()));
                 }
                 let whole = copy.filter(|copy| copy.length() == metadata.size);
                 // The copy for memory is made while the origin works, not between its reply and the client's. Until then the

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::measure::Running;
 use crate::memcached_proxy::{serve, talk};
-use crate::serve_client::until;
+use crate::serve_client::{Client, until};
 
 /// A node on a folder, its HTTP address and that of memcached's protocol.
 fn node(folder: &Path) -> (Running, String, String) {
@@ -172,6 +172,50 @@ fn a_cache_counts_what_it_does_and_is_emptied_later() {
     // memcached keeps times in 32 bits, so that a date in 2100 is a date in the past. A node does the same.
     let later = ask(&cache, "set v 0 4102444800 1\r\na\r\nget v\r\n");
     assert_eq!(later, "STORED\r\nEND\r\n");
+}
+
+/// Without an origin, what the tiers hold is the object: a write whose condition does not hold, or which has no room, must not remove it.
+/// Updates by memcached's protocol are conditional writes, of which one of two at a time is made again.
+#[test]
+fn a_write_that_a_cache_refuses_leaves_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets = [
+        "memcached.node_listen=127.0.0.1:0",
+        "origin.kind=none",
+        "device=[]",
+        "node.object_bytes_max=1MiB",
+        "memcached.value_bytes_max=4MiB",
+    ];
+    let (_process, address, cache) = serve(folder.path(), &sets);
+    let mut client = Client::connect(address.parse().unwrap());
+    assert!((200..300).contains(&client.put("/objects/h", b"one").status));
+    let other = ("if-match", "\"cac5be035da3fc8d59c5968e0fd9ebcf\"");
+    let large = vec![b'x'; 2 << 20];
+    for (method, condition, body, status) in [
+        ("PUT", Some(("if-none-match", "*")), &b"two"[..], 412),
+        ("DELETE", Some(other), b"", 412),
+        ("PUT", None, &large, 413),
+    ] {
+        let headers: Vec<(&str, &str)> = condition.into_iter().collect();
+        let mut client = Client::connect(address.parse().unwrap());
+        let refused = client.send(method, "/objects/h", &headers, Some(body)).unwrap();
+        assert_eq!(refused.status, status, "{method} {headers:?}: {}", refused.text());
+        assert_eq!(client.get("/objects/h").body, b"one", "{method} {headers:?}");
+    }
+    assert_eq!(ask(&cache, "set n 0 0 1\r\n0\r\n"), "STORED\r\n");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let replies = ask(&cache, &"incr n 1\r\n".repeat(300));
+                assert!(!replies.contains("NOT_FOUND"), "{replies}");
+            });
+        }
+    });
+    assert_eq!(ask(&cache, "get n\r\n"), "VALUE n 0 3\r\n600\r\nEND\r\n");
+    // By memcached's protocol a set that has no room removes what it was to replace.
+    let set = format!("set n 0 0 {}\r\n{}\r\nget n\r\n", 2 << 20, "x".repeat(2 << 20));
+    let replies = ask(&cache, &set);
+    assert!(replies.starts_with("SERVER_ERROR ") && replies.ends_with("\nEND\r\n"), "{replies}");
 }
 
 /// A line of a process's status in /proc, bytes.
