@@ -247,11 +247,13 @@ impl<S: Service> ConnectionService<S> {
         let phase = self.phase.clone();
         let stays = self.stays && !phase.is_handed();
         // A client that waits for `100 Continue` sends no body after an error, so the connection ends. If the reply does
-        // not say so, botocore sends its next request on it and takes this reply for the answer.
+        // not say so, botocore sends its next request on it and takes this reply for the answer. So it does, up to version 1.40, after an
+        // empty body, for which hyper sends no `100 Continue`: it then reads the next reply to the end of the connection.
         let waits = request.headers().contains_key(EXPECT);
+        let is_empty = request.body().is_end_stream();
         async move {
             let mut response = admitted(&server, &lane, seat, from, request).await;
-            let ends = waits && !response.status().is_success();
+            let ends = waits && (is_empty || !response.status().is_success());
             if ends || server.is_stopping() && !(stays && inherited::keeps()) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);

@@ -72,3 +72,15 @@ fn an_error_before_the_body_ends_the_connection() {
         }
     }
 }
+
+/// botocore, up to version 1.40, takes the reply to an upload of nothing for that to its next request, and waits a minute for the rest.
+#[test]
+fn an_upload_of_nothing_that_waits_ends_the_connection() {
+    let front = Front::start(&[]);
+    for (headers, closes) in [(&[("expect", "100-continue")][..], true), (&[], false)] {
+        let mut client = Client::connect(front.http.parse().unwrap());
+        let stored = client.send("PUT", "/objects/nothing", headers, Some(b"")).unwrap();
+        assert!((200..300).contains(&stored.status), "{stored:?}");
+        assert_eq!(stored.header("connection") == Some("close"), closes, "{stored:?}");
+    }
+}
