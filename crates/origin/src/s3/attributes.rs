@@ -101,7 +101,7 @@ pub fn of_marker() -> HeaderMap {
 /// The last value of an attribute, without the prefix of its header.
 fn attribute<'a>(head: &'a StoredHead, name: &str) -> Option<&'a str> {
     let values = head.headers.get_all(format!("{META}{name}"));
-    values.iter().next_back()?.to_str().ok()
+    std::str::from_utf8(values.iter().next_back()?.as_bytes()).ok()
 }
 
 /// Decodes the metadata of an object from the store's reply.
@@ -246,6 +246,26 @@ mod tests {
         let attributes = Attributes { content_type, user: Vec::new() };
         let stored = to_store(&drawn_version(), u64::MAX, &attributes, Some(&[0xff; 1024]));
         assert_eq!(key_of(&head(0, stored.unwrap())).unwrap(), [0xff; 1024]);
+    }
+
+    #[test]
+    fn metadata_that_another_tool_wrote_may_be_any_text() {
+        let mut stored = head(3, of_marker());
+        for (name, value) in [
+            ("x-amz-meta-city", "Z\u{fc}rich \u{20ac}"),
+            ("content-disposition", "attachment; filename=\"\u{fc}.txt\""),
+        ] {
+            stored.headers.insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        let user = from_store(&stored).attributes.user;
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            user,
+            [
+                pair("city", "Z\u{fc}rich \u{20ac}"),
+                pair("s3--content-disposition", "attachment; filename=\"\u{fc}.txt\""),
+            ]
+        );
     }
 
     #[test]

@@ -283,11 +283,11 @@ async fn read_text(
     }
 }
 
-/// Removes headers that are not visible ASCII: what another tool stored with an object does not keep it from being read.
+/// Removes headers that are no text in UTF-8: what another tool stored with an object does not keep it from being read.
 fn remove_unreadable(headers: &mut HeaderMap) {
     let unreadable: Vec<HeaderName> = headers
         .iter()
-        .filter(|(_, value)| value.to_str().is_err())
+        .filter(|(_, value)| std::str::from_utf8(value.as_bytes()).is_err())
         .map(|(name, _)| name.clone())
         .collect();
     for name in unreadable {

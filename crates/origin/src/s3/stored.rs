@@ -18,7 +18,7 @@ pub struct StoredHead {
     pub etag: Option<String>,
     /// When the store says that it was written; 0 if it does not.
     pub modified_unix_us: u64,
-    /// All headers, which are visible ASCII.
+    /// All headers, which are text in UTF-8.
     pub headers: HeaderMap,
 }
 
@@ -35,7 +35,7 @@ fn odd(what: String) -> Failure {
 
 /// The text of a header.
 pub fn text<K: AsHeaderName>(headers: &HeaderMap, name: K) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
+    std::str::from_utf8(headers.get(name)?.as_bytes()).ok()
 }
 
 impl StoredHead {
