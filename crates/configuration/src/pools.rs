@@ -111,6 +111,12 @@ fn check_routes(config: &Config, checks: &mut Checks<'_>) {
                 key,
                 format!("there is no pool {name:?}; write one of: {}", known.join(", ")),
             );
+            // A write would delete in the old pool what it has just stored, or be carried out twice.
+            own.must(
+                key == "pool" || *name != route.pool,
+                key,
+                format!("{name:?} is the pool of these keys itself; take this key out, or name another pool"),
+            );
         }
         let before = config.routes[..index].iter().any(|other| other.prefix == route.prefix);
         own.must(!before, "prefix", format!("{:?} has two routes", route.prefix));

@@ -497,3 +497,15 @@ fn settings_of_layers_are_refused_by_their_names() {
         assert!(found.contains(&format!("datasets.{key}: ")), "{text}: {found}");
     }
 }
+
+#[test]
+fn a_route_does_not_lead_back_to_its_own_pool() {
+    let pools = "[serve]\nrole = \"proxy\"\n[[pool]]\nname = \"a\"\nservers = [\"127.0.0.1:1\"]\n";
+    for key in ["warm_from", "copy_to", "gutter"] {
+        let found = mistakes(&format!("{pools}[[route]]\npool = \"a\"\n{key} = \"a\""), &[]);
+        assert!(
+            found.contains(&format!("route.0.{key}: \"a\" is the pool of these keys itself")),
+            "{found}"
+        );
+    }
+}
