@@ -215,7 +215,11 @@ impl Drive {
         let Some(place) = state.misfits.get_mut(node).filter(|place| **place != misfit) else {
             return false;
         };
-        *place = misfit;
+        place.clone_from(&misfit);
+        // The node answers, and is out of use all the same: this is why.
+        if let Some(why) = misfit {
+            state.outages.note(node, why);
+        }
         true
     }
 

@@ -98,6 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => Vec::new(),
     };
     text += &members_text(&status, &reports);
+    text += &mismatches_text(&status);
     if let Some(gateway) = status.gateway() {
         text += &nodes_text(gateway);
         text += &hot_reads_text(gateway);
@@ -281,6 +282,26 @@ fn shared_text(shared: &SharedConfiguration) -> String {
     text
 }
 
+/// Processes that do not fit this one: nodes that a gateway does not use, and those whose requests a node refused. Empty if all fit.
+fn mismatches_text(status: &ProcessStatus) -> String {
+    let mut text = String::new();
+    if let ProcessStatus::Gateway(gateway) = status {
+        for mismatch in &gateway.mismatches {
+            let _ = writeln!(text, "{} is not used: {}", mismatch.name, mismatch.why);
+        }
+    }
+    for mismatch in status.node().iter().flat_map(|node| &node.mismatches) {
+        let (times, ago) = (mismatch.times, time(mismatch.last_s_ago));
+        let plural = if times == 1 { "" } else { "s" };
+        let _ = writeln!(
+            text,
+            "{} is refused: {} ({times} request{plural}, the last {ago} ago)",
+            mismatch.peer, mismatch.what
+        );
+    }
+    text
+}
+
 /// The nodes as a gateway sees them.
 fn nodes_text(gateway: &GatewayStatus) -> String {
     let mut text = String::new();
@@ -328,6 +349,7 @@ mod tests {
     fn gateway_of(members: &[Value]) -> Value {
         json!({ "role": "gateway", "version": "0.2.0", "protocol": "1", "ring": "0a", "replicas": 2,
             "membership": "etcd", "epoch": 7, "confirmed_s_ago": 0.1, "problem": "etcd has not",
+            "mismatches": [{ "name": "a", "why": "another ring" }],
             "members": members, "gateway": { "requests": 0, "requests_bound": 8, "response_at_bound_s": null,
                 "origin_attempts": 0, "retries_left": 1, "hedges_left": 1, "hints": 0, "hot_keys": 2,
                 "epoch": 7, "nodes": [], "counts": Counts::default() } })
@@ -358,6 +380,7 @@ mod tests {
         let unreported = "b at 127.0.0.1:1: draining, 25.0 % of the keys\n";
         assert!(members_text(&status, &[]).contains(unreported));
         assert_eq!(warmed_text(&Warmed::default()), "");
+        assert_eq!(mismatches_text(&status), "a is not used: another ring\n");
         let gateway = status.gateway().unwrap();
         assert!(hot_reads_text(gateway).contains("known for 2 keys, answered 0 reads"));
     }
