@@ -273,7 +273,14 @@ fn verdict(
         objectives.iter().filter_map(|objective| met(&steps, within_s, *objective)).collect();
     if answer.is_empty() {
         answer.extend(steps.last().map(|step| {
-            let StepFigures { rate, response_mean, response_p99, .. } = &step.measured;
+            let StepFigures { rate, response_mean, response_p99, errors, refusals, .. } =
+                &step.measured;
+            if response_mean.value.is_nan() {
+                return format!(
+                    "No read of {} requests/s was answered: {errors} errors, {refusals} refusals.",
+                    digits(*rate, 4)
+                );
+            }
             let (mean, p99) = (time(response_mean.value), time(*response_p99));
             format!("{} requests/s took {mean} in the mean, 99 % at most {p99}.", digits(*rate, 4))
         }));

@@ -1,6 +1,6 @@
 //! Compares predictions with measurements: the data behind tables, JSON and pages.
 
-use model::{Limits, Model, Parameter, Point, Prediction, Trust};
+use model::{HeldOut, Limits, Model, POINTS_MAX, Parameter, Point, Prediction, Trust};
 use serde::Serialize;
 
 use super::coverage::{self, Between};
@@ -139,13 +139,27 @@ impl Comparison {
         objectives: &[Objective],
     ) -> Result<Comparison, Error> {
         let within_s = if within_s.is_empty() { counted_at(observed) } else { within_s.to_vec() };
+        let found = Comparison::with_model(observed, model, &within_s, objectives)?;
+        // A model that misses loads of these runs is not to be trusted by those of its own.
+        match found.refuted_model() {
+            Some(model) => Comparison::with_model(observed, &model, &within_s, objectives),
+            None => Ok(found),
+        }
+    }
+
+    fn with_model(
+        observed: &Observed,
+        model: &Model,
+        within_s: &[f64],
+        objectives: &[Objective],
+    ) -> Result<Comparison, Error> {
         let mut steps = Vec::new();
         for step in &observed.steps {
-            steps.push(compare(step, model, &within_s)?);
+            steps.push(compare(step, model, within_s)?);
         }
         let mut rows: Vec<Row> =
-            steps.iter().flat_map(|step| rows_of(&step.step_data(), &within_s)).collect();
-        expect(&mut rows, &steps, model, &within_s)?;
+            steps.iter().flat_map(|step| rows_of(&step.step_data(), within_s)).collect();
+        expect(&mut rows, &steps, model, within_s)?;
         let mut laboratory = observed.laboratory();
         laboratory.extend(model.about.laboratory.clone().filter(|note| {
             let known = laboratory.join(" · ");
@@ -163,7 +177,7 @@ impl Comparison {
         let info = |r: &record::RunFolder| RunInfo { name: run_name(r), run: r.run.clone() };
         Ok(Comparison {
             laboratory,
-            within_s,
+            within_s: within_s.to_vec(),
             rows,
             steps,
             limits: model.limits()?,
@@ -173,6 +187,32 @@ impl Comparison {
             warnings,
             runs: observed.runs.iter().map(info).collect(),
             model: model.clone(),
+        })
+    }
+
+    /// The model with the loads of these runs that it was not fitted to among those it was checked by, if it misses one of them by so much
+    /// that trust ends there.
+    fn refuted_model(&self) -> Option<Model> {
+        let is_known = |row: &Row| {
+            let same = |held: &&HeldOut| held.within_s == row.within_s && held.rate == row.rate;
+            self.model.held_out.iter().any(|held| same(&held))
+        };
+        let held_out = |row: &Row| {
+            let half_width_points = row.measured.half_width.map(|half| half * 100.0);
+            let error_points = row.concertina_error_points?;
+            let (name, rate, within_s) = (row.step.clone(), row.rate, row.within_s);
+            Some(HeldOut { name, rate, within_s, error_points, half_width_points })
+        };
+        let rows = self.rows.iter().filter(|row| !row.used_for_fit && row.marks.is_empty());
+        let others: Vec<HeldOut> = rows.filter(|row| !is_known(row)).filter_map(held_out).collect();
+        let misses = |held: &HeldOut| {
+            let half = held.half_width_points.unwrap_or(f64::INFINITY);
+            held.error_points.abs() >= POINTS_MAX && half < POINTS_MAX
+        };
+        others.iter().any(misses).then(|| {
+            let mut model = self.model.clone();
+            model.held_out.extend(others);
+            model
         })
     }
 

@@ -1,8 +1,9 @@
 //! The measured figures of a step, each with its uncertainty.
 //!
 //! Shares within a time are of all reads that arrived: a read that ended in an error, that was dropped
-//! or not answered counts as late at every time. Means, quantiles and the other shares are of the reads
-//! that were answered, errors included. Their 95 % half widths come from the means of 20
+//! or not answered counts as late at every time. Means and quantiles are of the reads that were answered without
+//! an error, as those that the load generator prints: an error that comes at once would make a service that fails
+//! faster. The other shares are of all that were answered, errors included. Their 95 % half widths come from the means of 20
 //! batches of successive windows (Student's t), because successive requests wait for one another
 //! and are not independent. If a share is 0 or 1 in every batch, the half width is 3/n (the "rule
 //! of three").
@@ -102,7 +103,7 @@ pub struct StepFigures {
     pub marks: Vec<String>,
     /// Possible bottlenecks besides the devices, and other reasons to doubt the step.
     pub hints: Vec<String>,
-    /// Response times of all reads.
+    /// Response times of the reads that were answered without an error.
     #[serde(skip)]
     pub responses: Histogram,
 }
@@ -166,11 +167,14 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> StepFigures 
     let per_s = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
     let arrivals: u64 = client.iter().map(|w| w.arrivals).sum();
     let completions: u64 = client.iter().map(|w| w.completions).sum();
-    let mut responses = Histogram::default();
+    let (mut responses, mut requests) = (Histogram::default(), 0);
     let mut dispersion = Dispersion::default();
     let mut outcomes: Vec<(Outcome, u64)> = Vec::new();
     for times in reads(client) {
-        responses.merge(&times.response);
+        requests += times.response.count();
+        if times.outcome != Outcome::Error {
+            responses.merge(&times.response);
+        }
         match outcomes.iter_mut().find(|o| o.0 == times.outcome) {
             Some(outcome) => outcome.1 += times.response.count(),
             None => outcomes.push((times.outcome, times.response.count())),
@@ -178,7 +182,6 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> StepFigures 
     }
     client.iter().for_each(|w| dispersion.merge(&w.dispersion));
     outcomes.sort();
-    let requests = responses.count();
     let of_all = |n: u64| n as f64 / requests.max(1) as f64;
     let sums = |f: &dyn Fn(&ground::window::Times) -> f64| -> Vec<(f64, f64)> {
         let window = |w: &Window| {
@@ -200,8 +203,8 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> StepFigures 
         throughput: per_s(completions),
         dispersion: dispersion.index(),
         within: within_s.iter().map(|&t_s| share_within(client, t_s)).collect(),
-        response_mean: ratio(&sums(&|t| t.response.sum_s())),
-        response_p99: responses.quantile_s(0.99).unwrap_or(0.0),
+        response_mean: mean(client),
+        response_p99: responses.quantile_s(0.99).unwrap_or(f64::NAN),
         hit_ratio: share(&sums(&memory)),
         outcomes: outcomes.iter().map(|(o, n)| (o.as_str().to_owned(), of_all(*n))).collect(),
         errors: client.iter().map(|w| w.errors).sum(),
@@ -219,6 +222,20 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> StepFigures 
     measured.laws = laws(observed, false, TOLERANCE);
     measured.hints = hints(observed, &measured);
     measured
+}
+
+/// The mean response of the reads that were answered without an error; not a number if none was.
+fn mean(client: &[Window]) -> Estimate {
+    let sums = |window: &Window| {
+        let answered = reads(std::slice::from_ref(window)).filter(|t| t.outcome != Outcome::Error);
+        answered.fold((0.0, 0.0), |sum, t| {
+            (sum.0 + t.response.sum_s(), sum.1 + t.response.count() as f64)
+        })
+    };
+    let sums: Vec<(f64, f64)> = client.iter().map(sums).collect();
+    let estimate = ratio(&sums);
+    let is_none = sums.iter().all(|sum| sum.1 == 0.0);
+    if is_none { Estimate { value: f64::NAN, ..estimate } } else { estimate }
 }
 
 /// The reads of each window that arrived and never completed.
