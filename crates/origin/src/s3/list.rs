@@ -7,12 +7,14 @@
 //! before (`described`). The name of an escaped key over 120 bytes holds only its first 120; all
 //! keys that share them are read and sorted together.
 
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use ground::Key;
 use quick_xml::events::Event;
 use serde::Deserialize;
+use tracing::warn;
 
 use super::super::{Entry, Error, KEY_BYTES_MAX, KeyRange, Listed, behind};
 use super::described::ListingEntry;
@@ -313,13 +315,13 @@ impl Store {
                 continue;
             }
             match what {
-                What::Object(_) => {
-                    if let Some(Named::Whole(key)) = key_of(&text, &self.prefix)
-                        && range.holds(&key)
-                    {
+                What::Object(_) => match key_of(&text, &self.prefix) {
+                    Some(Named::Whole(key)) if range.holds(&key) => {
                         keys.push(Candidate { key, what });
                     }
-                }
+                    Some(_) => {}
+                    None => self.tell_passed_over(&text),
+                },
                 What::Group => {
                     let key = text.strip_prefix(&self.prefix).unwrap_or_default();
                     let is_later =
@@ -334,6 +336,17 @@ impl Store {
             }
         }
         Ok(keys)
+    }
+
+    /// Says once that the bucket has objects that are not served.
+    fn tell_passed_over(&self, name: &str) {
+        if !self.passed_over.swap(true, Ordering::Relaxed) {
+            warn!(
+                "{}: the object {name:?} of another tool is not served, nor others whose names end in `/` or have empty parts, `.`, `..` or \
+                 control characters: they are in no listing (docs/s3.md)",
+                self.place
+            );
+        }
     }
 
     async fn keys(&self, selection: &Selection, kind: Kind) -> Result<Vec<Candidate>, Error> {

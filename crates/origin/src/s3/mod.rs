@@ -35,6 +35,7 @@ mod upload;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ::http::StatusCode;
@@ -94,6 +95,8 @@ struct Store {
     described: Described,
     /// Writes that may be sent while they arrive.
     sendings: Arc<Semaphore>,
+    /// Whether a listing has passed over a name of no key, which is logged once.
+    passed_over: AtomicBool,
 }
 
 /// The store's reply to a HEAD.
@@ -186,6 +189,7 @@ impl Store {
             known: EtagTable::default(),
             described: Described::new(settings.listed_bytes_max.0),
             sendings: Arc::new(Semaphore::new(sending::SENDINGS_MAX)),
+            passed_over: AtomicBool::new(false),
         })
     }
 
