@@ -101,6 +101,13 @@ fn hint(error: &rustls::Error) -> &'static str {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "--ca-file FILE trusts another root certificate"
         }
+        // rustls has no name for what webpki says there.
+        Error::InvalidCertificate(CertificateError::Other(other))
+            if format!("{other:?}").contains("CaUsedAsEndEntity") =>
+        {
+            "the certificate is one of an authority (CA:TRUE), which cannot be a server's: make it with \
+             `-addext basicConstraints=critical,CA:FALSE`, or have it signed"
+        }
         Error::InvalidCertificate(_) => "is it the right service?",
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) => NO_H2,
         Error::AlertReceived(AlertDescription::UnrecognisedName) => {
