@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail, ensure};
+use ground::number::percent;
 use model::capacity::MixPart;
 use model::statistics::batch_means;
 
@@ -96,6 +97,7 @@ fn measure(
             let step = bench.step(&name, Some(point), &[clients], settings.step_s, progress)?;
             bench.go_on(|| text::learnt(all, &rates, clients))?;
             let step = step.first().context("a step was not measured")?;
+            check_objects(step, &all[point])?;
             rates[point].push(step.rate);
             let sum = &mut failed[point];
             *sum = (sum.0 + step.completions, sum.1 + step.errors, sum.2 + step.refusals);
@@ -114,6 +116,35 @@ fn measure(
         MeasuredPoint { parts, repetitions, throughput, half_width, errors, refused, generator }
     };
     Ok((clients, saturated, (0..all.len()).map(measured).collect()))
+}
+
+/// More reads than this share that find nothing are not those of a store that keeps what is put.
+const MISSES: f64 = 0.01;
+
+/// Fails if what is read is not what was put: the speed of misses, or of other objects, says nothing of the store's.
+fn check_objects(step: &load::StepSummary, parts: &[MixPart]) -> anyhow::Result<()> {
+    let misses = step.outcomes.get("miss").copied().unwrap_or(0.0);
+    ensure!(
+        misses <= MISSES,
+        "{} of the replies said that there is no such object, though every object was put, or is to be there: the store does not keep what is \
+         put (a cache that evicts, another bucket or prefix), and the speed of its misses is not its capacity",
+        percent(misses, 1)
+    );
+    // A reply to a write may have a body of its own.
+    let answered = (step.completions - step.errors) as f64 * (1.0 - misses);
+    if parts.iter().any(|part| part.read_share < 1.0) || answered < 1.0 {
+        return Ok(());
+    }
+    let shares: f64 = parts.iter().map(|part| part.share).sum();
+    let size = parts.iter().map(|part| part.share * part.size_bytes).sum::<f64>() / shares;
+    let found = step.bytes as f64 / answered;
+    // The sizes of a mix are drawn.
+    let off = (found / size - 1.0).abs();
+    ensure!(
+        off < 0.5 || parts.len() > 1,
+        "reads of objects of {size:.0} bytes were answered with {found:.0} bytes in the mean: is this the service that keeps them?"
+    );
+    Ok(())
 }
 
 /// A part of a mix.

@@ -204,6 +204,18 @@ fn the_capacity_of_a_store_is_measured_and_judged() {
     fails(dir.path(), &[&args[..], &["--by", "capacity"]].concat(), "leave --by out");
 }
 
+/// A cache that does not keep what is put answers misses, whose speed is not a capacity.
+#[test]
+fn the_speed_of_misses_is_no_capacity() {
+    let dir = tempfile::tempdir().unwrap();
+    let sets = ["origin.kind=none", "device=[]", "node.memory_bytes=64KiB"];
+    let node = spawn(dir.path(), &sets, "");
+    let url = format!("http://{}", node.address);
+    let few = ["--repeat", "1", "--duration", "60ms", "--warmup", "10ms", "--clients-max", "2"];
+    let args = [&["capacity", &url][..], &few, &["--sizes", "4KiB,64KiB", "--out", "run"]].concat();
+    fails(dir.path(), &args, "does not keep what is put");
+}
+
 /// A file system is measured by files of its own, which are gone in the end; a file in the place of a device is
 /// only read, unless it may be overwritten.
 #[test]
