@@ -432,9 +432,22 @@ fn append(args: &AppendArgs) -> anyhow::Result<ExitCode> {
                 Box::new(move |bytes| Ok(writer.append(&bytes)?))
             }
         };
+    // A name that is wrong is found before the first file is appended.
+    for path in args.files.iter().filter(|path| path.as_os_str() != "-") {
+        let found = std::fs::metadata(path).map(|_| ());
+        found.with_context(|| format!("cannot append {}", path.display()))?;
+    }
     for path in &args.files {
         let ids = read(path).and_then(&mut append);
-        let ids = ids.with_context(|| format!("cannot append {}", path.display()))?;
+        let ids = ids.with_context(|| {
+            let path = path.display();
+            match first_id {
+                None => format!("cannot append {path}"),
+                Some(first) => format!(
+                    "cannot append {path}, but the {records} records of the files before it are appended, from id {first} on"
+                ),
+            }
+        })?;
         first_id.get_or_insert(ids.start);
         records += ids.end - ids.start;
     }
