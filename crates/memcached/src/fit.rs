@@ -1,11 +1,8 @@
 //! Whether a reply can be that to a request: a server that replies twice to a command, or to none, puts its connection out of
 //! step, and every later reply is another request's.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::reply::split_line;
-use crate::token::{Tokens, number_u64, trim_end};
+use crate::token::{Tokens, decode_base64, number_u64, trim_end};
 use crate::verb::Verb;
 
 /// Whether a whole reply can be that to a request with this verb, whose line is `line`.
@@ -74,9 +71,12 @@ fn fits_flags(line: &[u8], first: usize, word: &[u8], reply: Tokens<'_>) -> bool
 
 /// Whether two keys are the same, of which each may be encoded in base64. Cost: decodes them, which only keys in two forms need.
 fn is_same_key(a: &[u8], is_a_encoded: bool, b: &[u8], is_b_encoded: bool) -> bool {
-    let decoded = |key: &[u8], is_encoded: bool| match is_encoded {
-        true => STANDARD.decode(key).ok(),
-        false => Some(key.to_vec()),
+    let decoded = |key: &[u8], is_encoded: bool| {
+        let mut bytes = Vec::new();
+        if !is_encoded {
+            return Some(key.to_vec());
+        }
+        decode_base64(key, &mut bytes).then_some(bytes)
     };
     let a = decoded(a, is_a_encoded);
     a.is_some() && a == decoded(b, is_b_encoded)
