@@ -36,6 +36,8 @@ pub struct Relay {
     rest: Option<Continuation>,
     left: u64,
     broke: Vec<NodeId>,
+    /// How often it was continued.
+    continued: usize,
     /// The hash of what was passed on of a whole object, if it is compared with its etag.
     verifier: Option<Verifier>,
     /// Time without a piece after which the body is continued from another node.
@@ -71,8 +73,9 @@ impl Relay {
         let whole = answer.status == StatusCode::OK && node.is_some();
         let verifies = router.backend.verifies && whole && request.read.is_some();
         let verifier = verifies.then(|| Verifier::new(&answer.headers)).flatten();
-        let broke = Vec::new();
-        Relay { router: router.clone(), body, node, pending, rest, left, broke, verifier, stall }
+        let (broke, continued) = (Vec::new(), 0);
+        let router = router.clone();
+        Relay { router, body, node, pending, rest, left, broke, continued, verifier, stall }
     }
 
     /// Upper bound of the time until one piece: it stalls, and is then requested from other nodes.
@@ -135,9 +138,11 @@ impl Relay {
         self.pending = None;
         self.body = Body::Whole(Bytes::new());
         let Some(rest) = &self.rest else { return Err(format!("{who} broke off: {why}")) };
-        if self.broke.len() >= CONTINUED_MAX {
-            return Err(format!("{who} broke off, like {CONTINUED_MAX} nodes before it: {why}"));
+        // Bodies of the origin count too, which is no node.
+        if self.continued >= CONTINUED_MAX {
+            return Err(format!("{who} broke off, like {CONTINUED_MAX} others before it: {why}"));
         }
+        self.continued += 1;
         self.broke.extend(self.node);
         let from = rest.end - self.left;
         let request = NodeRequest::read(&ReadRequest {
