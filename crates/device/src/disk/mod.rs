@@ -475,8 +475,9 @@ fn writer(queue: &Queue<Write>, told: &EventSink) {
         match write {
             Write::Append { device, location, key, object, job } => {
                 let result = device.segments.append(location, &key, &object);
+                let complained = device.complained.swap(result.is_err(), Ordering::Relaxed);
                 if let Err(error) = &result
-                    && !device.complained.swap(true, Ordering::Relaxed)
+                    && !complained
                 {
                     warn!("cannot write to a device: {error}; serving continues without it");
                 }

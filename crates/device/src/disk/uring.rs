@@ -30,6 +30,8 @@ use super::{EventSink, Read};
 
 /// Bytes of the largest read that a ring takes.
 const READ_BYTES_MAX: usize = 256 << 10;
+/// Buffers that a thread keeps for further reads: 4 MiB.
+const BUFFERS_MAX: usize = 16;
 /// Maximum reads that a thread's ring has under way.
 const READS_MAX: u32 = 256;
 
@@ -224,7 +226,9 @@ fn tell(under_way: UnderWay, result: i32, told: &EventSink, pool: &Queue<Read>) 
     let mut buffer = Buffer::default();
     let bytes = room.finish(record, &mut buffer);
     RING.with_borrow_mut(|ring| {
-        if let Some(ring) = ring.as_mut().filter(|_| !buffer.is_empty()) {
+        // A burst of reads does not leave a buffer for each of them.
+        let keeps = |ring: &&mut Ring| !buffer.is_empty() && ring.buffers.len() < BUFFERS_MAX;
+        if let Some(ring) = ring.as_mut().filter(keeps) {
             ring.buffers.push(buffer);
         }
     });
