@@ -47,7 +47,7 @@ pub trait Service: Quick + Deref<Target = Front> {
     /// The work that the end of the process waits for, beside connections.
     fn under_way(&self) -> usize;
 
-    /// Whose request it says it is; who answers it finds out whether it is so.
+    /// The client whose limits the request counts for, by what it says of itself. Whether that is so is found out by the answer.
     fn client(&self, from: IpAddr, _request: &Request<Incoming>) -> Client {
         Client::from_address(from)
     }

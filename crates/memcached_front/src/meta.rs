@@ -35,9 +35,9 @@ const OPAQUE_BYTES_MAX: usize = 32;
 /// How often a command begins again that finds no value and then is not the first to store one.
 const ATTEMPTS: u32 = 100;
 
-/// What was asked about a value that has another number.
+/// The reply to a command about a value that has another number than its client says.
 const EXISTS: &[u8] = b"EX";
-/// What `mg` with `T`, `N` or `R` finds to be changed.
+/// The refusal of a change by `mg` with `T`, `N` or `R` that finds nothing to be changed; no client sees it.
 const UNCHANGED: &[u8] = b"";
 
 /// The key that names the object.

@@ -9,11 +9,6 @@ use ground::window::{self, Nanos, Outcome, QueueName};
 use configuration::{Class, Config};
 use device::disk::DeviceFolder;
 
-/// A node's place in the cluster of a configuration with static members; `None` alone.
-pub fn cluster_of(config: &Config) -> Option<ClusterSettings> {
-    Some(place_of(config, config.ring()?, config.me()?, 0))
-}
-
 /// A node's place among members.
 pub fn place_of(config: &Config, ring: Arc<Ring>, me: NodeId, view_lag: Nanos) -> ClusterSettings {
     let cluster = &config.cluster;

@@ -303,7 +303,7 @@ impl Server {
     }
 
     /// The next whole reply: its flight, and what the scanner found. Its bytes are the first of
-    /// [`Server::input`]; [`Server::consume`] drops them.
+    /// [`Server::take_input`], whose `consume` drops them.
     ///
     /// # Errors
     /// The server sent what is no reply, or what nobody waits for.

@@ -179,7 +179,7 @@ impl Conditions {
         self.if_range.is_some()
     }
 
-    /// Whether a reply depends on more than whether the object exists.
+    /// Whether there is no condition, so that a reply depends on nothing but whether the object exists.
     pub fn is_empty(&self) -> bool {
         *self == Conditions::default()
     }

@@ -2,7 +2,7 @@
 //! on the request's way (RFC 9112, sections 3.2, 6.1 and 6.3).
 //!
 //! hyper accepts more: any coding before `chunked`, requests without `Host` or with several. Plain reads never reach hyper,
-//! and after a chunked body only hyper knows where requests begin. So both look here: `front::quick` at each head
+//! and after a chunked body only hyper knows where requests begin. So both look here: `wire::head` at each head
 //! that it reads, and `front::http` at each request of hyper's.
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};

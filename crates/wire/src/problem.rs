@@ -44,7 +44,7 @@ impl Problem {
         self.status
     }
 
-    /// An address that is none.
+    /// The reply to a path that nothing is served at.
     pub fn nothing_here() -> Problem {
         Problem::new(
             StatusCode::NOT_FOUND,

@@ -284,7 +284,7 @@ impl Thread {
                 }
                 self.tell(event, Some(arrived));
                 if !flight.read_back && self.used != attempt {
-                    // KeptReply while the engine may still use it.
+                    // Kept while the engine may still use it.
                     self.keep(flight.request, attempt, bytes, reply.hits, false);
                 }
             }
