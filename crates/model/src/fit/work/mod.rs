@@ -52,6 +52,7 @@ mod doubts;
 mod draws;
 mod full;
 mod judge;
+mod jumps;
 mod kinds;
 mod likeness;
 mod line;

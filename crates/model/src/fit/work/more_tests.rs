@@ -127,6 +127,25 @@ fn spells_and_pauses_are_flagged() {
     assert!(whole.model.warnings.is_empty(), "{:?}", whole.model.warnings);
 }
 
+/// A deploy in the middle of a load: the service that runs now is inside no interval of the one model of both, unless it is as wide.
+#[test]
+fn works_that_change_within_a_step_are_flagged() {
+    let mut random = StdRng::seed_from_u64(8);
+    let gaps = Exp::new(40.0).unwrap();
+    let mut law = exponential(0.010);
+    let (mut now, mut free, mut out) = (0.0, 0.0f64, Vec::new());
+    for i in 0..4_000 {
+        now += gaps.sample(&mut random);
+        free = free.max(now) + if i < 2_000 { 2.0 } else { 1.0 } * law(&mut random);
+        out.push((now, free));
+    }
+    let fitted = work(&[step("", &out)], None, &Options::default()).unwrap();
+    let warnings = &fitted.model.warnings;
+    assert!(warnings.iter().any(|w| w.contains("changed from")), "{warnings:?}");
+    let mean = &fitted.model.classes[0].service.mean;
+    assert!(mean.low < 0.0105 && mean.high > 0.0195, "{mean:?}");
+}
+
 /// A fifth of the lines of a log is missing, here and there: the works of the others do not add up, which is
 /// said, or the interval holds the truth.
 #[test]

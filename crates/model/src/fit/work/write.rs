@@ -19,6 +19,7 @@ use super::doubts::{errors, hardly_waited, in_spells, misfit, pauses, warnings};
 use super::draws::{Row, in_class, is_of, rows};
 use super::full::Full;
 use super::judge::{Point, Sums};
+use super::jumps::{Jump, jumps};
 use super::line::Line;
 use super::lines::shares;
 use super::search::Search;
@@ -89,6 +90,8 @@ impl Fitted {
         } else if misfit(found, None).is_some() {
             between.deviation = between.deviation.hypot(spread_by_met(found));
         }
+        let changes = jumps(found).iter().map(Jump::spread).fold(0.0, f64::max);
+        between.deviation = between.deviation.hypot(changes);
         let q0 = bypass_of(&found.lines, |_| 1.0);
         let mean = (between.shift * law.mean()).max(TIME_MIN_S);
         // A closed loop is a run like the others. What does not fit in the works is no doubt of its throughput.
@@ -279,6 +282,7 @@ pub(super) fn worked(
     model.warnings.extend(fitted.full.and_then(Full::warning));
     model.warnings.extend(kinds::warning(&model.kinds));
     model.warnings.extend(in_spells(found, fitted.spells.as_ref()));
+    model.warnings.extend(jumps(found).iter().map(Jump::text));
     model.warnings.extend(pauses(found));
     model.warnings.extend(errors(steps));
     model.warnings.extend(all.not_poisson());
