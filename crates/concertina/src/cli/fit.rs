@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::ensure;
+use ground::window::Window;
 use model::Model;
 use model::fit::{ClosedAt, ClosedLoop, Worked};
 
@@ -244,6 +246,21 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A load that a service carried is larger than what a closed loop measured by at most this factor: both are measured.
+const CLOSED_LOOP_OFF: f64 = 1.1;
+
+/// The requests/s that a step's clients saw completed.
+fn carried(step: &model::fit::Step) -> f64 {
+    let sides = [&step.load, &step.gateway, &step.node];
+    let of = |windows: &Vec<Window>| {
+        let seconds: f64 = windows.iter().map(|window| window.length_s).sum();
+        let completed: u64 =
+            windows.iter().map(|w| w.completions - w.errors.min(w.completions)).sum();
+        if seconds > 0.0 { completed as f64 / seconds } else { 0.0 }
+    };
+    sides.into_iter().map(of).fold(0.0, f64::max)
+}
+
 /// Fits a service of which only response times are known.
 fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Result<ExitCode> {
     let observed = Observed::read(&args.runs, selection)?;
@@ -253,6 +270,14 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
         Servers::Auto => None,
     };
     let most = args.closed_loop.iter().map(|at| at.1).reduce(f64::max);
+    let carried = observed.steps.iter().map(|step| carried(&step.windows)).fold(0.0, f64::max);
+    ensure!(
+        most.is_none_or(|most| most * CLOSED_LOOP_OFF >= carried),
+        "--closed-loop: {} requests/s are fewer than the {} that a load of these runs carried: is it of another service, or of too few clients \
+         to keep the servers busy?",
+        digits(most.unwrap_or(0.0), 4),
+        digits(carried, 4)
+    );
     let closed_loop = most.map(|throughput| ClosedLoop { throughput, deviation: DEVIATION });
     let each = args.closed_loop.iter().filter_map(|(clients, throughput)| {
         let (think_s, throughput) = (0.0, *throughput);
