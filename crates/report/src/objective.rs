@@ -48,12 +48,14 @@ impl std::fmt::Display for Objective {
     }
 }
 
-/// Parses a duration such as `20ms`, `1.5s` or `800us`, in seconds; at most one hour.
+/// Parses a duration such as `20ms`, `1.5s`, `800us` or `2min`, in seconds; at most one hour.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let text = text.trim();
-    let units = [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0)];
-    let found = units.iter().find_map(|(unit, per_s)| Some((text.strip_suffix(unit)?, per_s)));
+    let long = [("min", 1.0 / 60.0), ("m", 1.0 / 60.0), ("h", 1.0 / 3600.0)];
+    let units = [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0)].into_iter().chain(long);
+    let mut found = units.filter_map(|(unit, per_s)| Some((text.strip_suffix(unit)?, per_s)));
     let (number, per_s) = found
+        .next()
         .ok_or_else(|| format!("invalid time `{text}`: write it with its unit, like `50ms`"))?;
     let value: f64 = number.trim().parse().map_err(|_| format!("invalid time `{text}`"))?;
     let value = value / per_s;
@@ -144,6 +146,10 @@ mod tests {
             assert!(bad.parse::<Objective>().is_err(), "{bad}");
         }
         assert_eq!(seconds("1.5s"), Ok(1.5));
+        assert_eq!(
+            (seconds("2min"), seconds("0.5 h"), seconds("1m")),
+            (Ok(120.0), Ok(1800.0), Ok(60.0))
+        );
         assert!((seconds(" 800us").unwrap() - 8e-4).abs() < 1e-15);
     }
 }

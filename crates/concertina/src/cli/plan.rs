@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = ranges::rate)]
     rate: f64,
     /// Growth of the load, like 5%/month or 60%/year: the objective must be met until the end
-    #[arg(long, value_name = "PART/TIME")]
+    #[arg(long, value_name = "PART/TIME", allow_hyphen_values = true)]
     growth: Option<MonthlyGrowth>,
     /// The number of months that the load grows
     #[arg(long, default_value_t = 12, requires = "growth", value_parser = clap::value_parser!(u32).range(0..=1200))]

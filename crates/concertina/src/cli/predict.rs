@@ -10,6 +10,7 @@ use model::storage::WORKERS_MAX;
 use model::what_if::{self, AtLoad as Found};
 use model::{Limits, MixShare, Model, Parameter, Prediction};
 
+use super::load_values;
 use super::model::Published;
 use super::predict_cluster;
 use super::predict_several::{self, Several};
@@ -78,8 +79,8 @@ pub struct Args {
     #[arg(long, value_name = "RATE", conflicts_with_all = ["cluster", "node"], value_parser = objective::bytes_per_s)]
     link: Option<f64>,
     /// What if replies had this many bytes on average, for the link
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["cluster", "node"])]
-    reply_bytes: Option<Size>,
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["cluster", "node"], value_parser = load_values::bytes)]
+    reply_bytes: Option<u64>,
     /// What if requests were of this mix: OPERATION=SHARE or "OPERATION SIZE=SHARE", with commas between; of the
     /// kinds that the fit found
     #[arg(long, value_name = "MIX", conflicts_with_all = ["cluster", "node"], value_parser = mix)]
@@ -249,7 +250,7 @@ fn asked_model(args: &Args, servers: u32) -> anyhow::Result<Model> {
     }
     model = args.cluster.what_if(servers)?.changed(&model)?;
     if args.link.is_some() || args.reply_bytes.is_some() || args.workers.is_some() {
-        let bytes = args.reply_bytes.map(|size| size.0 as f64);
+        let bytes = args.reply_bytes.map(|bytes| bytes as f64);
         model = model
             .with_front(args.link, bytes, args.workers)
             .context("invalid --link, --reply-bytes or --workers")?;
