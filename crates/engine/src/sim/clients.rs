@@ -1,50 +1,13 @@
 //! The clients: an open loop of requests, and their results.
 
-use std::collections::BTreeMap;
-
-use ground::window::{Finished, Nanos, Operation, Outcome, SECOND, key_hash};
+use ground::window::{Finished, Nanos, Operation, SECOND, key_hash};
 use rand::RngExt;
 
-use super::Simulation;
 use super::check::{ReadResult, Version};
 use super::happening::{Call, Caller, ClientReply, Happening, ReplyKind, RequestNumber, Written};
 use super::settings::{CLIENTS, Process};
+use super::state::{Request, Simulation};
 use crate::node::Asker;
-
-/// A request that waits for its reply.
-pub(super) struct Request {
-    pub key: u32,
-    /// The write; `None` for a read.
-    pub write: Option<Written>,
-    pub began: Nanos,
-    /// The gateway that it was sent to.
-    pub gateway: Option<usize>,
-}
-
-/// Counts of the clients' requests and their results.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Requests sent.
-    pub requests: u64,
-    /// Writes among them.
-    pub writes: u64,
-    /// Writes acknowledged.
-    pub acknowledged: u64,
-    /// Requests refused because a queue was full.
-    pub refused: u64,
-    /// Requests that failed or got no reply.
-    pub failed: u64,
-    /// Reads answered, by the place that served the object.
-    pub reads: BTreeMap<Outcome, u64>,
-}
-
-impl Counts {
-    /// Requests whose reply was judged: reads that returned a version or "not found", and
-    /// acknowledged writes. All others were refused, failed or got no reply.
-    pub fn judged(&self) -> u64 {
-        self.reads.values().sum::<u64>() + self.acknowledged
-    }
-}
 
 /// How much longer than its deadline a client waits for a reply that the deadline passed.
 const GRACE: Nanos = SECOND / 100;

@@ -2,22 +2,12 @@
 
 use ground::window::Nanos;
 
+use super::disk::Disk;
 use super::happening::{Caller, Happening};
-use super::preload::Disk;
 use super::settings::{FaultKind, MEMBERSHIP, Process};
-use super::{Simulation, State};
+use super::state::{Cut, Simulation, State};
 use crate::gateway::{Event, Failed, Gateway};
 use crate::node::{Node, Restored, RestoredSegment};
-
-/// Messages between a process and others that are lost.
-pub(super) struct Cut {
-    fault: usize,
-    pub process: Process,
-    /// The other processes; empty for all.
-    pub from: Vec<Process>,
-    /// Whether only messages from the process are lost.
-    pub one_way: bool,
-}
 
 impl Simulation {
     /// Starts the timers of a process that was just created.

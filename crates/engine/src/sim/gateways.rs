@@ -4,24 +4,10 @@ use ground::window::Nanos;
 
 use super::happening::{Call, Caller, ClientReply, Happening, Reader, RequestNumber};
 use super::settings::{CLIENTS, Process};
-use super::{Clock, Settings, Simulation};
+use super::state::Simulation;
 use crate::act::concurrency::Order;
-use crate::gateway::{Action, Event, Gateway, Operation};
+use crate::gateway::{Action, Event, Operation};
 use crate::node::Asker;
-
-/// A gateway as a process.
-pub(super) struct GatewayProcess {
-    pub gateway: Gateway,
-    /// When its next wake-up is scheduled.
-    pub wake: Nanos,
-}
-
-impl GatewayProcess {
-    pub fn new(settings: &Settings, gateway: usize, clock: Clock) -> GatewayProcess {
-        let gateway = Gateway::new(settings.gateways[gateway].clone(), clock.local(0));
-        GatewayProcess { gateway, wake: Nanos::MAX }
-    }
-}
 
 impl Simulation {
     /// A gateway as one end of a connection.

@@ -12,38 +12,10 @@ use std::sync::Arc;
 use ground::window::Nanos;
 
 use super::happening::{Happening, Life};
-use super::settings::{MEMBERSHIP, Process};
-use super::{Breakage, Settings, Simulation};
+use super::settings::{Breakage, MEMBERSHIP, Process, Settings};
+use super::state::{Members, Simulation};
 use crate::route::{Ring, View};
 use crate::{gateway, node};
-
-pub(super) struct Members {
-    /// Starts at 1; 0 is the epoch of a node that has not received a view.
-    epoch: u64,
-    live: Vec<bool>,
-    renewed: Vec<Nanos>,
-    ring: Arc<Ring>,
-    /// Whether each handed over before it ceased to be live.
-    handed_over: Vec<bool>,
-    /// The newest life of each that is known, and the one that has left in order.
-    newest: Vec<Life>,
-    left: Vec<Option<Life>>,
-}
-
-impl Members {
-    pub fn new(ring: Arc<Ring>) -> Members {
-        let nodes = ring.members().len();
-        Members {
-            epoch: 1,
-            live: vec![true; nodes],
-            renewed: vec![0; nodes],
-            ring,
-            handed_over: vec![false; nodes],
-            newest: vec![0; nodes],
-            left: vec![None; nodes],
-        }
-    }
-}
 
 impl Simulation {
     /// A process renews its membership and requests the view.

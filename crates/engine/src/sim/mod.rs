@@ -13,16 +13,20 @@
 //!   `arrivals`: when clients ask.
 //! - `drawn`: a cluster without keys, whose hits are drawn.
 //! - `happening`, `schedule`: events and their order. `network`: how messages travel.
-//! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: the behaviour of each part. `leases`: the beats of nodes,
-//!   which are as many as pairs of nodes, for less than a message each.
+//! - `state`: what a cluster is made of; `disk`, `store`, `place`: what a device and the origin hold, and what is where a
+//!   node looks for the origin.
+//! - `clients`, `nodes`, `gateways`, `origin`, `identity`, `members`, `faults`: the behaviour of each part. `leases`: the beats
+//!   of nodes, which are as many as pairs of nodes, for less than a message each.
 
 mod arrivals;
 pub mod check;
 mod clients;
+mod disk;
 pub mod drawn;
 mod faults;
 mod gateways;
 mod happening;
+mod identity;
 mod law;
 mod leases;
 mod members;
@@ -38,14 +42,16 @@ pub(crate) mod schedule;
 pub mod seeds;
 mod settings;
 mod slab;
+mod state;
+mod store;
 
 pub use arrivals::{Arrivals, Burst, Course, Level, Switching};
-pub use clients::Counts;
 pub use law::{Law, LawError, Popularity};
 pub use settings::{
     Breakage, CLIENTS, Clients, Clock, DeviceFaults, Fault, FaultKind, MEMBERSHIP, Network, ORIGIN,
     Origin, Process, Settings,
 };
+pub use state::{Counts, Logged, Simulation};
 
 use std::collections::VecDeque;
 
@@ -53,75 +59,17 @@ use ground::window::{Nanos, Recorder, Window};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use crate::Size;
 use crate::gateway::Gateway;
 use crate::node::Node;
-use crate::{Size, gateway, node};
 use check::{Checker, Violation};
-use clients::Request;
-use gateways::GatewayProcess;
-use ground::Key;
 use happening::{Happening, Life, key_name};
 use law::Keys;
-use members::Members;
-use nodes::NodeProcess;
+use place::OriginPlace;
 use schedule::Schedule;
 use slab::Slab;
-
-/// The state that nodes and gateways share.
-struct State {
-    life: Life,
-    alive: bool,
-    /// Number of active pauses.
-    paused: u32,
-    /// Events that arrived while it was paused.
-    deferred: Vec<Happening>,
-    clock: Clock,
-    /// The time, on its clock, until which it may act on its membership.
-    until: Nanos,
-}
-
-/// Random numbers, one sequence for each purpose, so that one does not change the others.
-struct Randoms {
-    load: SmallRng,
-    network: SmallRng,
-    service: SmallRng,
-    faults: SmallRng,
-}
-
-/// An entry of a node's event log: the time on its clock, the event and the resulting actions.
-pub type Logged = (Nanos, node::Event<Size>, Vec<node::Action<Size>>);
-
-/// A cluster in virtual time. See the module.
-pub struct Simulation {
-    settings: Settings,
-    faulty: bool,
-    now: Nanos,
-    schedule: Schedule<Happening>,
-    random: Randoms,
-    keys: Vec<Key>,
-    popularity: Keys,
-    source: arrivals::Source,
-    /// How many keys further the popular ones are than at the beginning.
-    shifted: u32,
-    processes: Vec<State>,
-    nodes: Vec<NodeProcess>,
-    gateways: Vec<GatewayProcess>,
-    requests: Slab<Request>,
-    origin: origin::Store,
-    places: Vec<place::OriginPlace>,
-    members: Members,
-    cuts: Vec<faults::Cut>,
-    checker: Checker,
-    violations: Vec<Violation>,
-    broken: Vec<String>,
-    counts: Counts,
-    recorder: Recorder,
-    /// Requests for leases that travel together, and grants of them.
-    batch: leases::Batch,
-    node_actions: Vec<node::Action<Size>>,
-    gateway_actions: Vec<gateway::Action>,
-    trace: Option<VecDeque<(Nanos, String)>>,
-}
+use state::{GatewayProcess, Members, NodeProcess, Randoms, State};
+use store::Store;
 
 /// Maximum number of trace lines; the oldest are dropped.
 const TRACE_LINES_MAX: usize = 100_000;
@@ -149,7 +97,7 @@ impl Simulation {
         let mut random =
             Randoms { load: seeded(0), network: seeded(1), service: seeded(2), faults: seeded(3) };
         let mut checker = Checker::default();
-        let origin = origin::Store::new(&settings, &mut random.load, &mut checker);
+        let origin = Store::new(&settings, &mut random.load, &mut checker);
         let mut simulation = Simulation {
             faulty: settings.is_faulty(),
             now: 0,
@@ -165,7 +113,7 @@ impl Simulation {
                 .collect(),
             requests: Slab::default(),
             origin,
-            places: (0..nodes).map(|_| place::OriginPlace::new()).collect(),
+            places: (0..nodes).map(|_| OriginPlace::new()).collect(),
             members: Members::new(settings.ring.clone()),
             cuts: Vec::new(),
             checker,

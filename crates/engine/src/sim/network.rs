@@ -4,8 +4,8 @@ use ground::window::Nanos;
 use rand::RngExt;
 
 use super::happening::{Call, Caller, ClientReply, Happening, LeaseRequests};
-use super::settings::{CLIENTS, Process};
-use super::{Breakage, Simulation};
+use super::settings::{Breakage, CLIENTS, ORIGIN, Process};
+use super::state::Simulation;
 use crate::gateway::Failed;
 use crate::node::{Failure, PeerReply};
 use crate::{gateway, node};
@@ -118,12 +118,12 @@ impl Simulation {
 
     /// Sends a read to the origin, unless the process is cut off from the origin.
     pub(super) fn send_to_origin(&mut self, process: usize, what: Happening) {
-        self.pass_origin(process as Process, super::ORIGIN, what);
+        self.pass_origin(process as Process, ORIGIN, what);
     }
 
     /// Sends the origin's reply to a process, unless the process is cut off from the origin.
     pub(super) fn send_from_origin(&mut self, process: usize, what: Happening) {
-        self.pass_origin(super::ORIGIN, process as Process, what);
+        self.pass_origin(ORIGIN, process as Process, what);
     }
 
     fn pass_origin(&mut self, from: Process, to: Process, what: Happening) {

@@ -1,95 +1,21 @@
 //! The driver of a node: carries out its actions, and replies to callers.
 
-use std::collections::HashMap;
-
 use ground::window::{Nanos, Outcome};
 
+use super::disk::unread;
 use super::happening::{
-    Call, Caller, ClientReply, Condition, Happening, Life, Put, Reader, ReplyKind, Written, etag,
+    Call, Caller, ClientReply, Condition, Happening, Life, Put, Reader, ReplyKind, etag,
     key_number, parse_etag,
 };
-use super::law::slowed;
+use super::law::{Law, slowed};
 use super::network::ask_failed;
 use super::origin::{found_answer, write_answer};
-use super::pieces::InPieces;
-use super::preload::{Disk, unread};
-use super::settings::{CLIENTS, Process};
-use super::slab::Slab;
-use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
+use super::settings::{Breakage, CLIENTS, Process};
+use super::state::{Incoming, Simulation, Write};
 use crate::gateway::{Failed, Head, Status};
-use crate::node::{Action, Event, Extent, Fetched, JobId, Node, PeerReply, Reply, Stages};
+use crate::node::{Action, Event, Extent, Fetched, JobId, PeerReply, Reply, Stages};
 use crate::{Size, gateway};
 use ground::Key;
-
-/// A node as a process.
-pub(super) struct NodeProcess {
-    pub node: Node<Size>,
-    /// Requests that wait for a reply.
-    pub incoming: Slab<Incoming>,
-    pub disks: Vec<Disk>,
-    pub laws: Vec<Law>,
-    /// Whether the node knows its membership, and therefore serves.
-    pub joined: bool,
-    /// Factor on the service times of its devices.
-    pub slow: f64,
-    /// The peer whose lease request is being handled, and when the peer sent it.
-    lease_asker: Option<(usize, Life, Nanos)>,
-    /// Keys being filled, for [`Breakage::VoidIgnored`].
-    fills: HashMap<JobId, u32>,
-    /// The fault by which it stops in order.
-    pub stops: Option<usize>,
-    /// Records that are being read in pieces.
-    pub pieces: HashMap<JobId, InPieces>,
-    /// Number of active faults that keep its devices full.
-    pub full: u32,
-    pub log: Option<Vec<Logged>>,
-}
-
-/// A request at a node.
-pub(super) struct Incoming {
-    pub from: Caller,
-    key: Key,
-    write: Option<Write>,
-    /// The engine has answered; the object is streamed from the origin.
-    streams: bool,
-    /// The object whose bytes follow as they are read.
-    pub opened: Option<Size>,
-}
-
-struct Write {
-    what: Written,
-    /// The write has its turn.
-    turn: bool,
-    /// The put has ended.
-    over: bool,
-    /// The origin confirmed the put.
-    done: bool,
-    /// It was refused before anything was sent to the origin.
-    fenced: bool,
-    /// The client has its reply already: that the write took too long or, with a breakage, an early
-    /// acknowledgement.
-    told: bool,
-}
-
-impl NodeProcess {
-    pub fn new(settings: &Settings, node: usize, clock: Clock) -> NodeProcess {
-        let laws = settings.devices.get(node).cloned().unwrap_or_default();
-        NodeProcess {
-            node: Node::new(settings.node_lent_for_ever(node), clock.local(0)),
-            incoming: Slab::default(),
-            disks: settings.nodes[node].devices.iter().map(|_| Disk::default()).collect(),
-            laws,
-            joined: settings.membership.is_none(),
-            slow: 1.0,
-            lease_asker: None,
-            fills: HashMap::new(),
-            stops: None,
-            pieces: HashMap::new(),
-            full: 0,
-            log: None,
-        }
-    }
-}
 
 impl Simulation {
     pub(super) fn tell_node(&mut self, at: usize, event: Event<Size>) {

@@ -2,22 +2,14 @@
 
 use rand::RngExt;
 
+use super::disk::unread;
 use super::law::slowed;
-use super::preload::unread;
-use super::{Breakage, Simulation};
+use super::settings::Breakage;
+use super::state::{InPieces, Simulation};
 use crate::Size;
 use crate::node::{Asker, DeviceId, Event, Extent, JobId, Part, Take, Unread};
 use crate::tier::Location;
 use ground::Key;
-
-/// A record that is being read in pieces.
-pub(super) struct InPieces {
-    payload: Size,
-    /// Bytes that are not read yet.
-    left: u64,
-    /// The place of damage: the read fails when so many bytes are left, or fewer.
-    fails_at: Option<u64>,
-}
 
 impl Simulation {
     /// How a request takes its object: in turn in every way, where records are read in pieces.

@@ -17,7 +17,7 @@ use crate::attempts::Balancer;
 use crate::gateway::Spread;
 use crate::queue::Queue;
 use crate::route::NodeId;
-use crate::sim::clients::Counts;
+use crate::sim::state::Counts;
 
 mod faults;
 
