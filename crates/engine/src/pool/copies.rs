@@ -4,9 +4,8 @@
 //! the server that it was sent to: that server gets no further ones until it answers a ping. A
 //! server that is slower than the load gets at most [`COPIES_MAX`] at once; others are left out.
 
-use super::{
-    Action, Attempt, Command, KeyHash, Operation, Part, Pools, Request, RequestId, Role, ServerId,
-};
+use super::event::{Action, Command, KeyHash, Operation, Part, RequestId, ServerId};
+use super::state::{Attempt, Pools, Request, Role};
 use crate::mutant::{self, Mutant};
 
 /// Copies under way at one server.

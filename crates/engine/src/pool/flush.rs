@@ -10,20 +10,9 @@
 //! Cost: nothing while there is no flush. During one, such writes wait for the slowest reply of a server that is read, or for
 //! its time limit; not for servers that get copies alone.
 
-use std::collections::VecDeque;
-
-use super::{Action, Phase, Pools, Request, RequestId, ServerId};
+use super::event::{Action, RequestId, ServerId};
+use super::state::{Phase, Pools, Request};
 use crate::mutant::{self, Mutant};
-
-/// The flushes that wait or run, and the requests that wait for them.
-#[derive(Default)]
-pub(super) struct Flushes {
-    /// In their order, each with its number among requests; the first runs if `running`.
-    queue: VecDeque<(u64, RequestId)>,
-    running: bool,
-    /// Requests that hold their keys and begin after the first flush.
-    held: Vec<RequestId>,
-}
 
 impl Pools {
     pub(super) fn flush_all(&mut self, request: RequestId) {

@@ -14,8 +14,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Hash;
-use super::hash::{md5_words, tagged};
+use super::hash::{Hash, md5_words, tagged};
 use crate::route::Replicas;
 
 /// Points of a server of average weight.

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use ground::window::{Finished, Nanos, Operation as Recorded, Outcome};
 
-use super::warm::Warmth;
-use super::{
-    Action, AttemptId, KeyHash, Keys, Operation, Phase, Pools, Refusal, Request, RequestId, Role,
-    SPARE_MAX, bit,
-};
+use super::event::{Action, AttemptId, KeyHash, Keys, Operation, Refusal, RequestId};
+use super::state::{Phase, Pools, Request, Role, Warmth, bit};
+
+/// Former requests whose memory is kept.
+const SPARE_MAX: usize = 1024;
 
 /// [`Event::Request`](super::Event::Request), without its name.
 pub(super) struct Arrival {

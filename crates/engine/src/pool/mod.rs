@@ -27,6 +27,7 @@
 mod copies;
 mod event;
 mod flush;
+mod former;
 mod hash;
 mod inherit;
 mod ketama;
@@ -38,6 +39,7 @@ mod reads;
 mod routes;
 mod servers;
 mod settings;
+mod state;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -56,186 +58,20 @@ pub use routes::Routes;
 pub use settings::{
     MultiGet, OnFailure, PoolSettings, Route, Routing, Settings, SettingsError, TIMEOUT,
 };
-pub use status::{Counts, PoolStatus, ServerStatus, Status};
+pub use state::{Counts, Pools};
+pub use status::{PoolStatus, ServerStatus, Status};
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 
 use ground::window::{Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window};
 
-use crate::attempts::{Balancer, End, FurtherAttempts, Sent};
-use crate::gateway::IntegerHash;
+use crate::attempts::{Balancer, End, FurtherAttempts};
 use crate::invariant::Invariants;
 use lifecycle::Arrival;
 use multi::Costs;
-use servers::ServerState;
-use warm::Warmth;
+use state::{Attempt, Flushes, Order, Phase, PoolState, Request, Role, ServerState, bit};
 
-/// What an attempt is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// A part of a read.
-    Read,
-    /// A write, or the copy of an update's value.
-    Write,
-    /// An update at the key's first server.
-    Update,
-    /// The read of what an update has left.
-    ReadBack,
-    /// A read of the key's former server.
-    Warm,
-    /// The copy of what was read there.
-    Fill,
-    /// The delete of the former server's value.
-    Drop,
-    /// A copy of a request, which nobody waits for.
-    Copied,
-}
-
-/// An attempt under way.
-#[derive(Clone, Copy, Debug)]
-struct Attempt {
-    request: RequestId,
-    /// Index of the part.
-    part: usize,
-    server: ServerId,
-    role: Role,
-    sent: Sent,
-    keys: u32,
-    /// Whether its request has ended without it, so that the server may carry it out at any time.
-    late: bool,
-}
-
-/// A part of a read.
-#[derive(Clone, Debug)]
-struct PartState {
-    /// Its keys' places; `None` for all keys.
-    places: Option<Box<[u16]>>,
-    keys: u32,
-    /// Whether its attempt is under way.
-    live: Option<AttemptId>,
-    /// Its reply: the attempt, and the keys found.
-    answer: Option<(AttemptId, Answer, u32)>,
-    /// The part beside which it was sent.
-    beside: Option<usize>,
-    /// When it is sent to others too; `MAX` if it is not.
-    hedge_at: Nanos,
-    /// Whether it is settled: its reply is used, or others took its place.
-    over: bool,
-    /// Where it was sent.
-    server: ServerId,
-    /// Servers that were tried for its keys before. Empty, so without memory, unless one failed.
-    before: Vec<ServerId>,
-}
-
-impl PartState {
-    /// Servers that were tried for its keys.
-    fn tried(&self) -> Vec<ServerId> {
-        self.before.iter().copied().chain([self.server]).collect()
-    }
-}
-
-/// How far a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// It waits for a worker.
-    Waiting,
-    /// It waits for another write of its key.
-    Locked,
-    /// It has attempts.
-    Serving,
-    /// The client has its reply, or has left; attempts are still under way.
-    Over,
-}
-
-/// A request under way.
-#[derive(Clone, Debug)]
-struct Request {
-    pool: usize,
-    /// The connection that it came by, and its place in the order of all requests.
-    client: u64,
-    came: u64,
-    operation: Operation,
-    recorded: Recorded,
-    keys: Keys,
-    received: Nanos,
-    started: Nanos,
-    deadline: Nanos,
-    phase: Phase,
-    parts: Vec<PartState>,
-    live: Vec<AttemptId>,
-    /// The reply that a write or an update uses.
-    reply: Option<(AttemptId, Answer)>,
-    /// Servers that failed, as bits.
-    failed: u64,
-    /// The reply of a server that could not write, if one of them said so.
-    error: Option<AttemptId>,
-    /// Whether it holds a place among the pool's workers.
-    works: bool,
-    /// Whether it holds its key.
-    holds_key: bool,
-    /// Its keys before this place wait for nothing any more.
-    passed: u16,
-    /// Whether later writes of its client wait for it, in [`order::Order`].
-    holds_back: bool,
-    /// How far its key is with moving from the former servers.
-    warmth: Warmth,
-    bytes: u64,
-    hits: u32,
-    timer: Nanos,
-}
-
-/// A pool.
-struct PoolState {
-    settings: PoolSettings,
-    recorder: Recorder,
-    in_service: u32,
-    waiting: VecDeque<RequestId>,
-    further: FurtherAttempts,
-    /// The time after which a read is hedged: the median over its servers of the quantile of their
-    /// recent responses. Not that of the server itself: a second attempt takes what another server
-    /// takes, and one that stalls again and again would be waited for ever longer. `MAX` while
-    /// unknown.
-    hedge_after: Nanos,
-    costs: Costs,
-    counts: Counts,
-    /// It was written to as a gutter.
-    used: bool,
-    /// Where its keys were by earlier configurations.
-    former: Vec<inherit::FormerRing>,
-}
-
-/// The state of all pools behind one front. See the module.
-///
-/// [`Pools::handle`] costs some hundred nanoseconds for a request of one key and for its reply.
-pub struct Pools {
-    settings: Settings,
-    servers: Vec<ServerState>,
-    servers_due: Nanos,
-    /// Whether a key was ever elsewhere than at its own servers.
-    moved: bool,
-    /// Names of the servers that earlier configurations had.
-    retired: BTreeSet<String>,
-    pools: Vec<PoolState>,
-    /// In boxes, as a request is taken out and put back by every event that concerns it.
-    requests: HashMap<RequestId, Box<Request>, IntegerHash>,
-    /// Those of former requests, for the memory of their boxes and vectors.
-    #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
-    spare: Vec<Box<Request>>,
-    attempts: HashMap<AttemptId, Attempt, IntegerHash>,
-    /// Keys with a write under way, and the requests that wait for it.
-    keys: HashMap<u64, writes::KeyQueue, IntegerHash>,
-    order: order::Order,
-    flushes: flush::Flushes,
-    timers: BinaryHeap<Reverse<(Nanos, RequestId)>>,
-    serial: u64,
-    balancer: Balancer,
-    invariants: Invariants,
-    now: Nanos,
-}
-
-/// Former requests whose memory is kept.
-const SPARE_MAX: usize = 1024;
 /// Retries in a burst after a quiet time.
 const RETRY_BURST: u32 = 1000;
 
@@ -278,8 +114,8 @@ impl Pools {
             spare: Vec::new(),
             attempts: HashMap::default(),
             keys: HashMap::default(),
-            order: order::Order::default(),
-            flushes: flush::Flushes::default(),
+            order: Order::default(),
+            flushes: Flushes::default(),
             timers: BinaryHeap::new(),
             serial: 0,
             balancer: Balancer::new(settings.seed),
@@ -507,9 +343,4 @@ impl Pools {
         self.settle(id, request, actions);
         self.begin_waiting(pool, actions);
     }
-}
-
-/// A server as a bit; 0 for servers from the 64th on.
-fn bit(server: ServerId) -> u64 {
-    if server < 64 { 1 << server } else { 0 }
 }

@@ -6,7 +6,9 @@
 //! of the key deletes it wherever it may have been, before the write is acknowledged; a server that cannot
 //! be told is emptied before it is read. The same holds for what a key left on the servers of an earlier ring (`inherit`).
 
-use super::{Action, Command, KeyHash, OnFailure, Pools, Request, RequestId, Role, ServerId};
+use super::event::{Action, Command, KeyHash, RequestId, ServerId};
+use super::settings::OnFailure;
+use super::state::{Pools, Request, Role};
 use crate::mutant::{self, Mutant};
 
 impl Pools {

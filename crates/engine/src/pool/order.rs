@@ -10,70 +10,9 @@
 //! proxy: of several that a client sends without waiting, the first one then wins. (If the first asked another server, whose
 //! miss sends it on, the second would come before it.)
 
-use std::collections::HashMap;
-
-use super::{KeyHash, Keys, Operation, Pools, Request};
-use crate::gateway::IntegerHash;
+use super::event::KeyHash;
+use super::state::{Pools, Request, place};
 use crate::mutant::{self, Mutant};
-
-/// Places of [`Order::writes`]. Two keys of clients that share one cost a hedge or a retry, no more.
-const PLACES: usize = 1 << 14;
-
-/// What is known of the order of requests.
-#[derive(Default)]
-pub(super) struct Order {
-    /// Requests that came.
-    came: u64,
-    /// The last write of a client and a key, by a hash of both, as its number among all requests.
-    /// Empty until there is a write.
-    writes: Vec<u64>,
-    /// The last invalidation of a key since it was written, likewise, by a hash of the key alone. Two keys that share a place cost
-    /// a choice of servers. Empty until there is one.
-    invalidations: Vec<u64>,
-    /// Reads of several keys that wait, as their numbers, by client and key.
-    waiting: HashMap<(u64, u64), Vec<u64>, IntegerHash>,
-    /// The key for which each of them waits now.
-    at: HashMap<u64, u64, IntegerHash>,
-}
-
-fn place(client: u64, key: &KeyHash) -> usize {
-    let mixed = (client ^ key.id.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (64 - PLACES.trailing_zeros())) as usize
-}
-
-impl Order {
-    /// The number of what comes now.
-    pub(super) fn next(&mut self) -> u64 {
-        self.came += 1;
-        self.came
-    }
-
-    /// A request came; returns its number.
-    pub(super) fn arrive(&mut self, client: u64, operation: Operation, keys: &Keys) -> u64 {
-        self.came += 1;
-        if !operation.is_read() {
-            self.writes.resize(PLACES, 0);
-            for key in keys.as_slice() {
-                self.writes[place(client, key)] = self.came;
-            }
-            self.note_mark(operation, keys);
-        }
-        self.came
-    }
-
-    /// Notes an invalidation, or the write that ends it.
-    fn note_mark(&mut self, operation: Operation, keys: &Keys) {
-        match operation {
-            Operation::Invalidate => self.invalidations.resize(PLACES, 0),
-            Operation::Write if !self.invalidations.is_empty() => {}
-            _ => return,
-        }
-        let mark = if operation == Operation::Invalidate { self.came } else { 0 };
-        for key in keys.as_slice() {
-            self.invalidations[place(0, key)] = mark;
-        }
-    }
-}
 
 impl Pools {
     /// Whether a read's item was marked by an invalidation that came before it, for all that is known here.

@@ -2,10 +2,11 @@
 
 use ground::window::{Nanos, Outcome};
 
-use super::{
-    Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, Operation, PartState,
-    PoolSettings, Pools, Refusal, Request, RequestId, Role, Routing, ServerId,
+use super::event::{
+    Action, Answer, AttemptId, Command, KeyHash, Operation, Refusal, RequestId, ServerId,
 };
+use super::settings::{MultiGet, PoolSettings, Routing};
+use super::state::{Attempt, PartState, Pools, Request, Role};
 use crate::mutant::{self, Mutant};
 use crate::route::REPLICAS_MAX;
 

@@ -3,8 +3,8 @@
 use ground::window::key_hash;
 
 use super::event::{KeyHash, RouteId};
-use super::hash::tagged;
-use super::{Hash, Settings};
+use super::hash::{Hash, tagged};
+use super::settings::{Route, Settings};
 
 /// The routes of [`Settings`], prepared for look-ups. It never changes: a driver uses it outside the
 /// lock of [`super::Pools`].
@@ -30,7 +30,7 @@ struct Prefix {
 impl Routes {
     /// Prepares the routes of some settings.
     pub fn new(settings: &Settings) -> Routes {
-        let of = |(at, route): (usize, &super::Route)| (route.prefix.clone(), at as RouteId);
+        let of = |(at, route): (usize, &Route)| (route.prefix.clone(), at as RouteId);
         let mut sorted: Vec<_> = settings.routes.iter().enumerate().map(of).collect();
         sorted.sort();
         sorted.dedup_by(|later, first| later.0 == first.0);
@@ -42,7 +42,7 @@ impl Routes {
             }
             prefixes.push(Prefix { bytes, route, parent });
         }
-        let pool = |route: &super::Route| settings.pools.get(route.pool);
+        let pool = |route: &Route| settings.pools.get(route.pool);
         let hash = |route| pool(route).map(|pool| pool.ring.hash()).unwrap_or_default();
         Routes { prefixes, hashes: settings.routes.iter().map(hash).collect() }
     }

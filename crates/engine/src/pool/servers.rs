@@ -1,89 +1,11 @@
 //! The servers as the proxy sees them: health, load, pings, flushes and their record.
 
-use ground::window::{self, Nanos, QueueName, Recorder};
+use ground::window::Nanos;
 
-use super::{Action, Pools, Role, ServerId};
-use crate::attempts::Endpoint;
+use super::event::{Action, ServerId};
+use super::state::{Pools, Role, ServerState};
 use crate::mutant::{self, Mutant};
-use crate::route::health::{self, State};
-use crate::route::{Health, Outage};
-
-/// A server.
-pub(super) struct ServerState {
-    pub(super) name: String,
-    /// Index of its pool.
-    pub(super) pool: Option<usize>,
-    pub(super) health: Health,
-    pub(super) endpoint: Endpoint,
-    /// Whether it may have missed writes, so that it is emptied before it is read.
-    pub(super) stale: bool,
-    /// The time of the last write that it may have missed.
-    missed_at: Nanos,
-    /// How many steps behind its own place on the ring its keys were while it could not be read; 0: they were not.
-    pub(super) moved: u8,
-    /// Writes that were given up and that it may still carry out.
-    pub(super) late: u32,
-    /// Copies of requests under way.
-    pub(super) copies: u32,
-    /// When the ping under way was sent.
-    pinged: Option<Nanos>,
-    ping_at: Nanos,
-    /// Whether a ping has shown how it is. Until then it gets requests, and one ping.
-    is_known: bool,
-    flushing: bool,
-    pub(super) flushes: u64,
-    /// How often it was suspected.
-    pub(super) failures: u64,
-}
-
-impl ServerState {
-    pub(super) fn new(name: &str, now: Nanos) -> ServerState {
-        ServerState {
-            name: name.to_owned(),
-            pool: None,
-            health: Health::new(now),
-            endpoint: Endpoint::new(None, now),
-            stale: false,
-            missed_at: 0,
-            moved: 0,
-            late: 0,
-            copies: 0,
-            pinged: None,
-            ping_at: now,
-            is_known: false,
-            flushing: false,
-            flushes: 0,
-            failures: 0,
-        }
-    }
-
-    /// Makes it a server of a pool.
-    pub(super) fn join(&mut self, at: usize, pool: &str, windows: &window::Settings, now: Nanos) {
-        let queue = QueueName::PoolServer { pool, server: &self.name }.to_string();
-        self.pool = Some(at);
-        self.endpoint.recorder = Some(Recorder::new(&queue, 0, windows.clone(), now));
-    }
-
-    /// Records that an attempt or a ping failed.
-    pub(super) fn fail(&mut self, now: Nanos, sent: Nanos, settings: &health::Settings) {
-        let before = self.health.state(now, settings);
-        self.health.fail(now, sent, settings);
-        if before != State::Suspect {
-            self.failures += 1;
-            // At once: it may only have lost a connection.
-            self.ping_at = now;
-        }
-    }
-
-    /// Whether it gets requests.
-    pub(super) fn is_up(&self, now: Nanos, settings: &health::Settings) -> bool {
-        self.health.state(now, settings) != State::Suspect
-    }
-
-    fn wants_ping(&self, now: Nanos, settings: &health::Settings) -> bool {
-        !self.is_known || !self.is_up(now, settings) || (self.stale && !self.flushing)
-    }
-}
+use crate::route::Outage;
 
 impl Pools {
     /// Whether a server's values are current, and it is well; or, with `resting`, at least answers.

@@ -3,41 +3,8 @@
 use ground::window::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptCounts, Pools, Refusal};
+use super::state::{Counts, Pools};
 use crate::route::health::State;
-
-/// Counters of a pool since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Attempts after a request's first.
-    #[serde(flatten)]
-    pub attempts: AttemptCounts,
-    /// Copies of requests that were sent to another pool.
-    pub copies: u64,
-    /// Copies that were not sent, since the server has too many under way or cannot be reached.
-    pub copies_left_out: u64,
-    /// Values that were moved from a former pool.
-    pub warmed: u64,
-    /// Requests refused because too many waited.
-    pub refused_busy: u64,
-    /// Requests whose deadline passed.
-    pub refused_too_late: u64,
-    /// Requests refused because servers failed.
-    pub refused_failed: u64,
-    /// Requests refused because none of the key's servers could be reached.
-    pub refused_no_server: u64,
-}
-
-impl Counts {
-    pub(super) fn refuse(&mut self, why: Refusal) {
-        *match why {
-            Refusal::Busy => &mut self.refused_busy,
-            Refusal::TooLate { .. } => &mut self.refused_too_late,
-            Refusal::Failed { .. } => &mut self.refused_failed,
-            Refusal::NoServer => &mut self.refused_no_server,
-        } += 1;
-    }
-}
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

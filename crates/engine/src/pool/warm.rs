@@ -6,24 +6,10 @@
 //! acknowledged, so that no later read finds an old value there. If a former server cannot be
 //! reached, it counts as one that has missed a write: it is emptied before it is read again.
 
-use super::{
-    Action, Answer, Attempt, AttemptId, Command, KeyHash, Pools, Request, RequestId, Role,
-    ServerId, bit,
-};
+use super::event::{Action, Answer, AttemptId, Command, KeyHash, RequestId, ServerId};
+use super::state::{Attempt, Pools, Request, Role, Warmth, bit};
 use crate::mutant::{self, Mutant};
 use ground::window::Outcome;
-
-/// How far a request is with moving its key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Warmth {
-    /// Nothing was moved.
-    Cold,
-    /// The key is looked for at its former server. A read has the reply of a miss to use if it is
-    /// not there either.
-    Moving(Option<AttemptId>),
-    /// What was to be moved is there.
-    Warm,
-}
 
 impl Pools {
     /// The pool that had a request's key before.

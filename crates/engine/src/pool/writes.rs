@@ -4,38 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use ground::window::Outcome;
 
+use super::event::{Action, Answer, AttemptId, Command, Operation, Refusal, RequestId, ServerId};
+use super::state::{Attempt, KeyQueue, Phase, Pools, Request, Role, Warmth, bit};
 use crate::gateway::IntegerHash;
-
-use super::{
-    Action, Answer, Attempt, AttemptId, Command, Operation, Phase, Pools, Refusal, Request,
-    RequestId, Role, ServerId, Warmth, bit,
-};
 use crate::mutant::{self, Mutant};
-
-/// A key with a write, or with a move from its former servers, under way.
-pub(super) struct KeyQueue {
-    /// Whether the write is an update, which its servers carry out one after another.
-    update: bool,
-    /// The number of the request that holds the key.
-    came: u64,
-    /// Those that wait, with their numbers.
-    waiting: VecDeque<(u64, RequestId)>,
-}
-
-impl KeyQueue {
-    /// Puts a request among those that wait: before all that came later than it, so that no two
-    /// requests wait for each other by way of two keys.
-    fn insert(&mut self, came: u64, id: RequestId) {
-        let later = self.waiting.iter().rev().take_while(|(other, _)| *other > came).count();
-        self.waiting.insert(self.waiting.len() - later, (came, id));
-    }
-
-    /// Whether a read that came as the request with this number has to wait for an update.
-    fn delays(&self, came: u64) -> bool {
-        let front = self.waiting.front();
-        (self.update && self.came < came) || front.is_some_and(|(other, _)| *other < came)
-    }
-}
 
 impl Pools {
     /// Whether a read has to wait for an update of one of its keys. Puts it among those that wait;
