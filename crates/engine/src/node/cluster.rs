@@ -29,9 +29,9 @@ use std::sync::Arc;
 use ground::window::{Nanos, SECOND, key_hash};
 use serde::{Deserialize, Serialize};
 
-use super::ClusterSettings;
 use super::authorities::Authority;
 use super::event::RequestId;
+use super::settings::ClusterSettings;
 use super::terms::{Change, Term, Terms};
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, Ring, View};
@@ -52,7 +52,7 @@ pub(super) struct Lease {
 /// A write that has ended at the origin and waits for the key's other nodes to drop their copies.
 pub(super) struct Pending {
     pub key: Key,
-    /// As in [`super::Writers`].
+    /// As in [`super::state::Writers`].
     pub until: Nanos,
     /// The peers that have not confirmed, and when to repeat the invalidation.
     pub peers: Vec<(NodeId, Option<Nanos>)>,

@@ -4,7 +4,8 @@ use ground::window::{Finished, Nanos, Outcome, SECOND};
 use serde::{Deserialize, Serialize};
 
 use super::depth::Depth;
-use super::{DeviceSettings, JobId};
+use super::event::JobId;
+use super::settings::DeviceSettings;
 use crate::queue::Queue;
 use crate::route::stale;
 use crate::tier::{Location, Log};

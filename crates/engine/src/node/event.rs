@@ -7,7 +7,7 @@ use super::extent::{Extent, Take};
 use super::failure::Failure;
 use super::reply::{Reply, Stages};
 use crate::route::{NodeId, View};
-use crate::tier::Location;
+use crate::tier::{Location, Restored};
 use crate::{Payload, Size};
 use ground::{Etag, Key};
 
@@ -441,6 +441,17 @@ pub enum Action<P> {
         /// The reads.
         told: ReadsTold,
     },
+}
+
+/// A segment that the disk code found on a device at start.
+#[derive(Clone, Copy, Debug)]
+pub struct RestoredSegment<'a> {
+    /// The device.
+    pub device: DeviceId,
+    /// The segment.
+    pub segment: u64,
+    /// Its records in ascending order of their offsets.
+    pub records: &'a [Restored],
 }
 
 impl<P: Payload> Event<P> {

@@ -19,7 +19,9 @@
 use ground::window::Nanos;
 
 use super::cluster::Cluster;
-use super::{Action, Node, Reply, RequestId, Stages};
+use super::event::{Action, RequestId};
+use super::reply::{Reply, Stages};
+use super::state::Node;
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::route::NodeId;

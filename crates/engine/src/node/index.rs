@@ -12,9 +12,8 @@ use std::collections::HashMap;
 
 use ground::window::key_hash;
 
-use super::RestoredSegment;
 use super::authorities::Verified;
-use super::event::DeviceId;
+use super::event::{DeviceId, RestoredSegment};
 use super::stamps::Stamps;
 use crate::tier::{Item, Location, Restored, Run, Table, Work, class_bytes, length_class};
 

@@ -4,7 +4,8 @@
 use ground::window::{Nanos, key_hash};
 
 use super::cluster::{Cluster, Pending};
-use super::{Action, Node, RequestId};
+use super::event::{Action, RequestId};
+use super::state::Node;
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, View};

@@ -32,6 +32,7 @@ mod handover;
 mod hot;
 mod index;
 mod leases;
+mod memory_use;
 mod pieces;
 mod reads;
 mod remote;
@@ -39,6 +40,7 @@ mod reply;
 mod reuse;
 mod settings;
 mod stamps;
+mod state;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -51,124 +53,43 @@ pub use depth::Reason as DepthReason;
 pub use device::DeviceState;
 pub use event::{
     Action, Asker, Checked, DeviceId, Event, Fetched, JobId, PeerReply, ReadsTold, RequestId,
-    Unread,
+    RestoredSegment, Unread,
 };
 pub use extent::{Extent, Part, Take};
 pub use failure::{Failure, FailureKind};
-pub use hot::class_report::{
-    Bought, DeviceClass, DeviceTier, HotTier, Hottest, MoveKind, Moved, Moves, Tiers,
-};
-pub use hot::keys::{HOT_KEYS_MAX, HotDirectory, HotNodesBought, HotNodesMoves, TOLD_MAX};
+pub use hot::class_report::{DeviceClass, DeviceTier, HotTier, Moved, Tiers};
+pub use hot::class_state::{Bought, Hottest, MoveKind, Moves};
 pub use hot::keys_report::{HotKey, HotKeyMoved, HotNodes};
-pub use reply::{Reply, Stages};
-pub use reuse::MemoryUse;
-use reuse::Reuse;
+pub use hot::keys_state::{HOT_KEYS_MAX, HotDirectory, HotNodesBought, HotNodesMoves, TOLD_MAX};
+pub use memory_use::MemoryUse;
+pub use reply::{Hit, Reply, Stages};
 pub use settings::{
     Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, Settings, TierSettings,
 };
 
 pub use crate::tier::Restored;
-pub use warm::Warmed;
+pub use state::{Node, Warmed};
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use ground::window::{Nanos, QueueName, Recorder, Window};
 use serde::{Deserialize, Serialize};
 
+use crate::Payload;
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
 use crate::route::{LoadReport, Speed};
-use crate::tier::{Keyed, Location, Memory, Work};
-use crate::{KeyedPayload, Payload};
-use authorities::{Authorities, Authority, AuthorityNumber, Verified};
+use crate::tier::{Memory, Work};
+use authorities::{Authorities, Authority, Verified};
 use cluster::Cluster;
 use device::{Device, Service};
 use flights::Flights;
-use ground::Key;
-use hot::class::Hot;
-use hot::keys::HotKeys;
+use hot::class_state::Hot;
 use index::{Index, Place};
 use reads::ReadRequest;
 use stamps::Stamps;
-
-/// An object in memory. There is one for each small object, so that what is beside the object counts: 16 bytes.
-struct MemoryEntry<P: Payload> {
-    object: P::Keyed,
-    /// When it was verified, if it was: see `authority`.
-    verified_at: Nanos,
-    /// Under which authority it was verified; `None` if it was not.
-    authority: Option<AuthorityNumber>,
-    /// The number of reads from memory, counted up to 2.
-    hits: u8,
-    /// The key's nodes it was offered to, as bits of their places.
-    warm: u8,
-}
-
-impl<P: Payload> Keyed for MemoryEntry<P> {
-    fn key(&self) -> &[u8] {
-        self.object.key()
-    }
-}
-
-impl<P: Payload> MemoryEntry<P> {
-    /// An entry that was neither read nor offered.
-    fn new(
-        object: P::Keyed,
-        verified: Option<Verified>,
-        authorities: &mut Authorities,
-    ) -> MemoryEntry<P> {
-        let mut entry = MemoryEntry { object, verified_at: 0, authority: None, hits: 0, warm: 0 };
-        entry.verify(verified, authorities);
-        entry
-    }
-
-    fn payload(&self) -> &P {
-        self.object.payload()
-    }
-
-    fn verified(&self, authorities: &Authorities) -> Option<Verified> {
-        let authority = authorities.get(self.authority?)?;
-        Some(Verified { at: self.verified_at, authority })
-    }
-
-    fn verify(&mut self, verified: Option<Verified>, authorities: &mut Authorities) {
-        self.verified_at = verified.map_or(0, |verified| verified.at);
-        self.authority = verified.and_then(|verified| authorities.number_of(verified.authority));
-    }
-
-    /// Counts a read: the object, its marks of other nodes, and whether it is to be offered to them.
-    fn read(&mut self) -> (P, u8, bool) {
-        self.hits = (self.hits + 1).min(2);
-        (self.payload().clone(), self.warm, self.hits == 2 && self.warm == 0)
-    }
-}
-
-/// A record that is being written to a device.
-struct Appending<P> {
-    device: DeviceId,
-    location: Location,
-    key: Key,
-    verified: Option<Verified>,
-    stored_bytes: u64,
-    /// The record that it is a copy of, if one was read for it.
-    copy_of: Option<Place>,
-    /// The object, if a copy on a hot device is to follow.
-    then_hot: Option<P>,
-    /// A write to the key ended meanwhile: the record must not be indexed.
-    void: bool,
-}
-
-/// A segment that the disk code found on a device at start.
-#[derive(Clone, Copy, Debug)]
-pub struct RestoredSegment<'a> {
-    /// The device.
-    pub device: DeviceId,
-    /// The segment.
-    pub segment: u64,
-    /// Its records in ascending order of their offsets.
-    pub records: &'a [Restored],
-}
+use state::Warm;
 
 /// What a node holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,73 +112,6 @@ pub struct Contents {
     pub readers: usize,
     /// Writes that have their turn, wait for it, or wait for other nodes.
     pub writers: usize,
-}
-
-/// A read that memory answered at once ([`Node::hit`]).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Hit<P> {
-    /// The object.
-    pub payload: P,
-    /// The key's nodes known to have the object, as bits of their places.
-    pub warm: u8,
-    /// Retrievals under way in the node, each with its readers.
-    pub length: u32,
-}
-
-/// The writes of one key: the one that has its turn, and those that wait for theirs.
-struct Writers {
-    current: RequestId,
-    /// Until when it may be made: another node may write after that. `MAX` while this node orders the key.
-    until: Nanos,
-    /// Those that wait, each with the epoch of [`Event::WriteBegin`].
-    waiting: VecDeque<(RequestId, Option<u64>)>,
-}
-
-/// A storage server's state. See the module.
-///
-/// `handle` costs well under a microsecond for a hit; nothing here iterates over all objects.
-pub struct Node<P: Payload> {
-    settings: Settings,
-    memory: Memory<MemoryEntry<P>>,
-    /// Those under which entries of memory were verified.
-    authorities: Authorities,
-    index: Index,
-    devices: Vec<Device>,
-    /// Present if there are devices of both classes.
-    hot: Option<Hot>,
-    /// Present once there are hot nodes.
-    hot_keys: Option<Box<HotKeys>>,
-    /// Counts choices of a device, for [`Choice::RoundRobin`].
-    turn: u64,
-    origin: Queue<JobId>,
-    /// Set while the origin's last request failed: when to probe it next.
-    origin_down: Option<Nanos>,
-    /// Requests for objects to peers.
-    peers: Queue<JobId>,
-    /// How long the origin takes to say which version is current.
-    comparisons: Service,
-    /// Reads of devices that found another key's record.
-    other_keys: u64,
-    cluster: Option<Cluster>,
-    warm: warm::Warm,
-    flights: Flights,
-    /// What readers of flights that are read in pieces are given, from their first piece on.
-    opened: HashMap<JobId, P>,
-    appending: HashMap<JobId, Appending<P>>,
-    /// The newest of a key's records that are being written and not void.
-    appending_of: HashMap<Key, JobId>,
-    appending_bytes: u64,
-    writers: HashMap<Key, Writers>,
-    writes_waiting: u32,
-    recorder: Recorder,
-    /// Of the reads of clients.
-    speed: Speed,
-    /// Present if it was asked for.
-    reuse: Option<Reuse>,
-    invariants: Invariants,
-    next_job: JobId,
-    /// The latest time of any event.
-    now: Nanos,
 }
 
 impl<P: Payload> Node<P> {
@@ -300,7 +154,7 @@ impl<P: Payload> Node<P> {
                 now,
             ),
             cluster: settings.cluster.clone().map(|cluster| Cluster::new(cluster, now)),
-            warm: warm::Warm::default(),
+            warm: Warm::default(),
             flights: Flights::default(),
             opened: HashMap::new(),
             appending: HashMap::new(),

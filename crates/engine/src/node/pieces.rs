@@ -13,15 +13,18 @@
 
 use ground::window::Nanos;
 
+use super::event::{Action, DeviceId, JobId};
 use super::extent::{Part, Take};
+use super::failure::Failure;
 use super::flights::{Flight, FlightQueue, Waiter};
 use super::index::Place;
-use super::{Action, DeviceId, Failure, JobId, Node, Reply};
+use super::reply::Reply;
+use super::state::Node;
 use crate::Payload;
 use ground::Key;
 
 #[cfg(doc)]
-use super::DeviceSettings;
+use super::settings::DeviceSettings;
 
 impl<P: Payload> Node<P> {
     /// The part of a large record that a flight for one reader reads alone.

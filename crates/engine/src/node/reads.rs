@@ -2,13 +2,14 @@
 
 use ground::window::{Finished, Nanos, Operation, Outcome};
 
+use super::authorities::{Authority, Verified};
+use super::event::{Action, Asker, DeviceId, JobId, RequestId, Unread};
 use super::extent::{Extent, Take};
 use super::flights::{self, Flight, FlightQueue, Waiter};
 use super::index::{OnDevices, Place, Record};
-use super::{
-    Action, Asker, Authority, Choice, DeviceId, Hit, JobId, MemoryEntry, Node, Reply, RequestId,
-    Stages, Unread, Verified,
-};
+use super::reply::{Hit, Reply, Stages};
+use super::settings::Choice;
+use super::state::{MemoryEntry, Node};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use ground::Key;

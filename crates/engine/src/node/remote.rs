@@ -3,10 +3,13 @@
 
 use ground::window::{Finished, Nanos, Outcome, SECOND};
 
+use super::authorities::Authority;
+use super::event::{Action, Checked, Fetched, JobId, PeerReply};
 use super::flights::{self, Flight, FlightQueue};
 use super::index::Place;
+use super::reply::Reply;
+use super::state::Node;
 use super::tiers::{NewRecord, Target};
-use super::{Action, Authority, Checked, Fetched, JobId, Node, PeerReply, Reply};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;

@@ -106,3 +106,14 @@ impl<P: Payload> Reply<P> {
         }
     }
 }
+
+/// A read that memory answered at once ([`super::Node::hit`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit<P> {
+    /// The object.
+    pub payload: P,
+    /// The key's nodes known to have the object, as bits of their places.
+    pub warm: u8,
+    /// Retrievals under way in the node, each with its readers.
+    pub length: u32,
+}

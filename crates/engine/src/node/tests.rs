@@ -6,3 +6,4 @@ mod hot;
 mod hot_keys;
 
 use super::*;
+use ground::Key;

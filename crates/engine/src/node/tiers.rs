@@ -2,9 +2,11 @@
 
 use ground::window::Nanos;
 
+use super::authorities::Verified;
 use super::device::Device;
+use super::event::{Action, DeviceId, JobId};
 use super::index::Place;
-use super::{Action, Appending, DeviceId, JobId, MemoryEntry, Node, Verified};
+use super::state::{Appending, MemoryEntry, Node};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use crate::tier::{Keyed, record_bytes};

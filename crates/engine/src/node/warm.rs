@@ -11,18 +11,16 @@
 //! It begins when all nodes act on the view. Another change while it goes on adds to it: keys are judged by the ring before the
 //! first of them. Cost: a look at some thousand elements of memory's order in a tick, until all were looked at.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ground::window::{Nanos, SECOND, key_hash};
-use serde::{Deserialize, Serialize};
 
 use super::cluster::Cluster;
+use super::event::Action;
 use super::flights::Flight;
-use super::{Action, Node};
+use super::state::{CLASSES, Node, Warmed, Warming};
 use crate::Payload;
 use crate::route::{NodeId, Ring};
-use ground::Key;
 
 /// Elements of memory's order that are looked at in a tick.
 const LOOKED: usize = 4096;
@@ -34,54 +32,6 @@ const TURNS: usize = 64;
 const COMPARED: usize = 16;
 /// Times that a key is put off.
 const TRIES: u8 = 40;
-/// Classes of keys by their reads.
-const CLASSES: usize = 3;
-
-/// What was done of it since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Warmed {
-    /// Objects offered, once for each node.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Comparisons with the origin before.
-    pub compared: u64,
-    /// Objects that are known to wait; more may be found.
-    pub waiting: u64,
-    /// Whether it goes on.
-    pub goes_on: bool,
-}
-
-/// Nodes that are to be warmed.
-struct Warming {
-    /// The ring before.
-    from: Arc<Ring>,
-    begins: Nanos,
-    /// How much of memory's order was looked at; `None`: all.
-    place: Option<usize>,
-    /// By class, the keys and how often each was put off.
-    keys: [VecDeque<(Key, u8)>; CLASSES],
-    /// Bytes that may be offered now, and when that was computed.
-    budget: (f64, Nanos),
-}
-
-/// The present warming of others, and what was done so far.
-#[derive(Default)]
-pub(super) struct Warm {
-    now: Option<Warming>,
-    done: Warmed,
-}
-
-impl Warming {
-    fn waiting_count(&self) -> usize {
-        self.keys.iter().map(VecDeque::len).sum()
-    }
-
-    fn next(&mut self) -> Option<(usize, Key, u8)> {
-        let class = self.keys.iter().position(|keys| !keys.is_empty())?;
-        self.keys[class].pop_front().map(|(key, tries)| (class, key, tries))
-    }
-}
 
 impl Cluster {
     /// The nodes that a key's copy is to be offered to: those that are new to the key since a ring, if this node is the first

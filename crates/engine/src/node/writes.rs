@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 
 use ground::window::Nanos;
 
+use super::authorities::Verified;
+use super::event::{Action, RequestId};
+use super::reply::{Reply, Stages};
+use super::state::{Node, Writers};
 use super::tiers::{NewRecord, Target};
-use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
 use ground::Key;

@@ -1,8 +1,8 @@
 //! The hot class: which objects have a second copy on a hot device, and which copy is read.
 //!
-//! Reads that memory did not answer are counted by key ([`Popularity`]). The benefit of a copy is
+//! Reads that memory did not answer are counted by key (`Popularity`). The benefit of a copy is
 //! the wait that it saves in a second (its reads per second × the difference of the expected waits
-//! of bulk and hot devices for its size) divided by its bytes. [`Worth`] says from which benefit on
+//! of bulk and hot devices for its size) divided by its bytes. `Worth` says from which benefit on
 //! all objects fit into the hot devices, and over which time reads are best counted at the moment. An
 //! object above that benefit, times a hysteresis, is copied when its bytes are at hand: when it was read
 //! from a bulk device, or when it was just written to one. So a first read is enough where few objects are
@@ -14,19 +14,17 @@
 //! on a bulk device that is about to be dropped is written again when the hot copy is read, so that
 //! the hot copy does not become the only one by its popularity.
 
-use std::collections::VecDeque;
-
 use ground::window::{Nanos, Outcome, SECOND};
 
-use super::class_report::{Bought, Hottest, MoveKind, Moves};
+use super::class_state::{Hot, Hottest, MoveKind, Rescue};
 use crate::Payload;
-use crate::node::device::Device;
+use crate::node::event::{Action, DeviceId};
 use crate::node::flights::Flight;
 use crate::node::index::{OnDevices, Place, Record};
-use crate::node::settings::{Choice, TierSettings};
+use crate::node::settings::Choice;
+use crate::node::state::Node;
 use crate::node::tiers::{NewRecord, Target};
-use crate::node::{Action, DeviceId, Node};
-use crate::tier::{Popularity, SCALES, Saved, Worth, mean_lives};
+use crate::tier::Saved;
 use ground::Key;
 
 /// Background reads of a node at once.
@@ -36,205 +34,6 @@ const RESCUES_WAITING_MAX: usize = 1 << 16;
 /// A part of a large object is read alone unless the object has this many decayed reads: to copy it, all
 /// of it must be read.
 const WHOLE_FROM: f64 = 1.5;
-/// How far above the level an object must be to be copied, in standard errors of its count at the level.
-const ERRORS: f64 = 0.5;
-/// Objects that are listed as the hottest.
-const LISTED: usize = 32;
-/// Moves that are listed.
-const MOVES_LISTED: usize = 64;
-/// Keys of which the curve of reads against bytes is made.
-const SAMPLED: usize = 8192;
-/// The level of benefit is computed anew this many times in the remembered time, but at least once in
-/// `LEVEL_MAX`, and whenever a segment of a hot device is full.
-const LEVELS: Nanos = 64;
-const LEVEL_MAX: Nanos = 10 * SECOND;
-/// Multiples of the hot bytes of which the best placement's share is reported.
-const SHARES_AT: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
-/// Bytes written again for each byte of a new copy. Each write to a full log puts out as much, and
-/// if all of that were written again, the log would turn for ever; so a log of which more than
-/// 16/17 is worth its bytes loses some of it.
-const AGAIN_MAX: f64 = 16.0;
-const MINUTE: Nanos = 60 * SECOND;
-
-/// A move, as it is kept.
-pub(in crate::node) struct Noted {
-    pub at: Nanos,
-    pub key: Key,
-    pub what: MoveKind,
-    pub benefit: f64,
-    pub level: f64,
-}
-
-/// An object that is to be read in the background before its segment is dropped.
-struct Rescue {
-    device: DeviceId,
-    segment: u64,
-    key: Key,
-}
-
-/// The state of the hot class.
-pub(in crate::node) struct Hot {
-    pub counts: Popularity<{ SCALES.len() }>,
-    pub worth: Worth,
-    /// Bytes of the hot devices, and the part that objects worth a copy should take.
-    bytes: f64,
-    budget: f64,
-    pub share_at: Vec<(f64, f64)>,
-    /// Whether objects that are not pinned are copied.
-    pub copying: bool,
-    pub level: f64,
-    level_at: Nanos,
-    level_every: Nanos,
-    tokens: f64,
-    tokens_at: Nanos,
-    /// Bytes that may be written again.
-    again: f64,
-    rescues: VecDeque<Rescue>,
-    rescues_under_way: usize,
-    pub bought: Bought,
-    pub moves: Moves,
-    /// The moves when the current minute and the one before began.
-    pub minutes: [Moves; 2],
-    minute: Nanos,
-    pub hottest: Vec<(Key, Hottest)>,
-    pub moved: VecDeque<Noted>,
-}
-
-impl Hot {
-    pub fn new(settings: &TierSettings, devices: &[Device], now: Nanos) -> Option<Hot> {
-        let hot = |device: &&Device| device.outcome == Outcome::HotDevice;
-        let count = devices.iter().filter(hot).count();
-        if count == 0 || count == devices.len() {
-            return None;
-        }
-        let bytes: u64 = devices.iter().filter(hot).map(|device| device.log.bytes_max()).sum();
-        Some(Hot {
-            counts: Popularity::with_lives(settings.counters, mean_lives(settings.memory), now),
-            worth: Worth::new(SAMPLED, settings.memory, now),
-            level_every: (settings.memory / LEVELS).clamp(1, LEVEL_MAX),
-            bytes: bytes as f64,
-            budget: bytes as f64 * settings.fill,
-            share_at: Vec::new(),
-            copying: true,
-            level: 0.0,
-            level_at: now,
-            tokens: settings.promote_bytes_per_s as f64,
-            tokens_at: now,
-            again: 0.0,
-            rescues: VecDeque::new(),
-            rescues_under_way: 0,
-            bought: Bought::default(),
-            moves: Moves::default(),
-            minutes: [Moves::default(); 2],
-            minute: now,
-            hottest: Vec::new(),
-            moved: VecDeque::new(),
-        })
-    }
-
-    /// A background read did not begin.
-    pub fn rescue_refused(&mut self) {
-        self.rescues_under_way = self.rescues_under_way.saturating_sub(1);
-    }
-
-    /// The least benefit per byte of what fits, in decayed reads × seconds ÷ bytes.
-    fn level_now(&mut self, saved: Saved, now: Nanos) -> f64 {
-        if now >= self.level_at {
-            self.worth.look(saved, self.budget, now);
-            self.level = self.worth.level();
-            let placement = self.worth.placement(saved, now);
-            let share = |times| Some((times, placement.share(self.bytes * times)?));
-            self.share_at = SHARES_AT.into_iter().filter_map(share).collect();
-            self.level_at = now + self.level_every;
-        }
-        self.level
-    }
-
-    /// Takes bytes from the bucket, which holds a second's. Copies of what is on a hot device come
-    /// before others: these leave half of the bucket. Returns whether they may be written.
-    pub fn take(
-        &mut self,
-        settings: &TierSettings,
-        bytes: u64,
-        again: bool,
-        pinned: bool,
-        now: Nanos,
-    ) -> bool {
-        let (bytes, per_s) = (bytes as f64, settings.promote_bytes_per_s as f64);
-        let past = now.saturating_sub(self.tokens_at) as f64 / SECOND as f64;
-        self.tokens = (self.tokens + past * per_s).min(per_s);
-        self.tokens_at = self.tokens_at.max(now);
-        let kept = if again { 0.0 } else { per_s / 2.0 };
-        // A full bucket lets any object pass, however small the bucket is.
-        let there = per_s > 0.0 && (self.tokens - bytes >= kept || self.tokens >= per_s);
-        if !there {
-            self.moves.put_off += 1;
-            return false;
-        }
-        if again && !pinned && self.again < bytes {
-            return false;
-        }
-        self.tokens -= bytes;
-        self.again = match again {
-            true => (self.again - bytes).max(0.0),
-            false => (self.again + AGAIN_MAX * bytes).min(self.budget),
-        };
-        true
-    }
-
-    /// The decayed reads of a key, over the time that is best at the moment.
-    fn count(&mut self, key: &[u8], now: Nanos) -> f64 {
-        self.counts.counts(key, now)[self.worth.scale()]
-    }
-
-    /// Reads per second that a decayed count stands for.
-    pub fn rate(&self, count: f64, now: Nanos) -> f64 {
-        self.counts.rate_of(self.worth.scale(), count, now)
-    }
-
-    /// The multiple of the level from which on an object is copied: a standard error of the count that an
-    /// object at the level has, so that what is there by chance does not move, but at most the setting.
-    fn hysteresis(&self, saved: Saved, bytes: u64, most: f64) -> f64 {
-        let at_level = self.level * bytes.max(1) as f64 / saved.of_s(bytes);
-        // Not a number if a copy saves nothing.
-        most.min(1.0 + ERRORS / at_level.sqrt())
-    }
-
-    pub fn note(&mut self, now: Nanos, key: &Key, what: MoveKind, benefit: f64) {
-        self.roll(now);
-        if self.moved.len() >= MOVES_LISTED {
-            self.moved.pop_front();
-        }
-        let level = self.level;
-        self.moved.push_back(Noted { at: now, key: key.clone(), what, benefit, level });
-    }
-
-    pub fn roll(&mut self, now: Nanos) {
-        let past = now.saturating_sub(self.minute);
-        if past >= MINUTE {
-            let before = if past < 2 * MINUTE { self.minutes[1] } else { self.moves };
-            self.minutes = [before, self.moves];
-            self.minute = now - past % MINUTE;
-        }
-    }
-
-    /// Lists an object that a hot device served.
-    fn list(&mut self, key: &Key, hottest: Hottest) {
-        if let Some((_, listed)) = self.hottest.iter_mut().find(|(listed, _)| listed == key) {
-            *listed = hottest;
-            return;
-        }
-        if self.hottest.len() < LISTED {
-            return self.hottest.push((key.clone(), hottest));
-        }
-        let least = self.hottest.iter_mut().min_by(|a, b| a.1.benefit.total_cmp(&b.1.benefit));
-        if let Some(least) = least
-            && least.1.benefit < hottest.benefit
-        {
-            *least = (key.clone(), hottest);
-        }
-    }
-}
 
 impl<P: Payload> Node<P> {
     /// Whether a device holds second copies.

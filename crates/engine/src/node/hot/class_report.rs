@@ -3,72 +3,15 @@
 use ground::window::{Nanos, Outcome, SECOND};
 use serde::{Deserialize, Serialize};
 
+use super::class_state::{Bought, Hottest, MoveKind, Moves};
 use crate::Payload;
-use crate::node::depth::Depth;
+use crate::node::depth::{Depth, Reason as DepthReason};
 use crate::node::device::DeviceState;
-use crate::node::{DepthReason, DeviceId, HotNodes, Node};
+use crate::node::event::DeviceId;
+use crate::node::hot::keys_report::HotNodes;
+use crate::node::state::Node;
 use crate::tier::SCALES;
 use ground::Key;
-
-/// Counts of what moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moves {
-    /// Objects copied to a hot device.
-    pub promoted: u64,
-    /// Their bytes.
-    pub promoted_bytes: u64,
-    /// Hot copies written again because their segment was about to be dropped.
-    pub reinserted: u64,
-    /// Their bytes.
-    pub reinserted_bytes: u64,
-    /// Hot copies that went with their segment.
-    pub demoted: u64,
-    /// Copies put off because as many bytes were written as `promote_bytes` allows.
-    pub put_off: u64,
-}
-
-/// What reads from devices brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Bought {
-    /// Reads that a hot device served.
-    pub hot_reads: u64,
-    /// Reads that a bulk device served.
-    pub bulk_reads: u64,
-    /// Reads of objects with a hot copy that a bulk device served, because there the expected wait
-    /// was shorter.
-    pub hot_passed_by: u64,
-    /// Seconds that hot reads took less than a bulk device was expected to take at that moment.
-    pub saved_s: f64,
-}
-
-/// An object on a hot device, and why it is there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Hottest {
-    /// The key; bytes that are not UTF-8 are replaced.
-    pub key: String,
-    /// Its record's bytes.
-    pub bytes: u64,
-    /// Reads per second that reached the devices, when it was last read.
-    pub reads_per_s: f64,
-    /// The expected wait that each of them saved then, seconds.
-    pub saved_s: f64,
-    /// The benefit: seconds saved in a second for each byte.
-    pub benefit: f64,
-    /// Whether the configuration pins it.
-    pub pinned: bool,
-}
-
-/// What was done with a copy on a hot device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MoveKind {
-    /// It was copied to a hot device.
-    Promoted,
-    /// It was written again, before its segment was dropped.
-    Reinserted,
-    /// It went with its segment.
-    Demoted,
-}
 
 /// One move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -195,19 +138,6 @@ pub struct HotTier {
     pub hottest: Vec<Hottest>,
     /// The latest moves.
     pub moved: Vec<Moved>,
-}
-
-impl Moves {
-    pub(in crate::node) fn since(&self, before: &Moves) -> Moves {
-        Moves {
-            promoted: self.promoted - before.promoted,
-            promoted_bytes: self.promoted_bytes - before.promoted_bytes,
-            reinserted: self.reinserted - before.reinserted,
-            reinserted_bytes: self.reinserted_bytes - before.reinserted_bytes,
-            demoted: self.demoted - before.demoted,
-            put_off: self.put_off - before.put_off,
-        }
-    }
 }
 
 impl<P: Payload> Node<P> {

@@ -3,10 +3,11 @@
 
 use ground::window::Nanos;
 
-use super::class_report::MoveKind;
+use super::class_state::MoveKind;
 use crate::Payload;
+use crate::node::event::Action;
+use crate::node::state::Node;
 use crate::node::tiers::{NewRecord, Target};
-use crate::node::{Action, Node};
 use crate::tier::record_bytes;
 use ground::Key;
 

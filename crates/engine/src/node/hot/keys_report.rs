@@ -3,8 +3,8 @@
 use ground::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-use super::keys::{HotKeys, HotNodesBought, HotNodesMoves};
-use crate::node::Node;
+use super::keys_state::{Candidate, HotKeys, HotNodesBought, HotNodesMoves};
+use crate::node::state::Node;
 use crate::{Payload, route::Ring};
 
 /// Keys that are listed.
@@ -90,7 +90,7 @@ fn hottest(hot: &HotKeys, ring: &Ring) -> Vec<HotKey> {
     let named = hot.candidates.iter().filter(|(_, candidate)| candidate.nodes > 0);
     let mut named: Vec<_> = named.collect();
     named.sort_by(|(a, x), (b, y)| y.load().total_cmp(&x.load()).then(a.cmp(b)));
-    let key = |(hash, candidate): (&u64, &super::keys::Candidate)| {
+    let key = |(hash, candidate): (&u64, &Candidate)| {
         let own = ring.replicas_of_hash(*hash).len();
         let nodes = ring.with_hot(*hash, usize::from(candidate.nodes));
         HotKey {
