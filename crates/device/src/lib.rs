@@ -4,6 +4,7 @@
 //! the head of its reply; [`arena`] holds the bytes of larger ones.
 
 pub mod arena;
+mod assembly;
 pub mod disk;
 mod error;
 pub mod object;

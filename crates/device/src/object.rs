@@ -20,7 +20,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use httpdate::HttpDate;
 
 use super::arena;
-use super::disk::Assembly;
+use super::assembly::Assembly;
 use super::packed::{self, Packed, PackedEtag};
 use super::thin::Thin;
 use origin::{Attributes, KEPT_PREFIX, Metadata, VersionHasher};

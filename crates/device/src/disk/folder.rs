@@ -17,7 +17,7 @@ use super::place::{
     FoundSegment, Listed, Place, Slots, Writer, block_of, leave_page_cache, restored,
 };
 use super::scan::{Bounds, scan};
-use super::segments::Segment;
+use super::segment::Segment;
 use super::start::{self, side_by_side};
 use super::summary::{self, Block};
 use crate::error::{Error, Unusable};

@@ -9,6 +9,7 @@
 //! time, so that the next read starts exactly where this one ended.
 
 pub mod block;
+mod device;
 mod folder;
 pub mod format;
 mod held;
@@ -17,33 +18,35 @@ mod pieces;
 mod place;
 mod profile;
 mod queue;
+mod read;
 pub mod record;
 mod room;
 mod scan;
 mod scrub;
+mod segment;
 mod segments;
 mod start;
 pub mod summary;
 mod uring;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::node::{DeviceId, DeviceSettings, Event, Extent, Failure, JobId, Restored, Unread};
+use engine::node::{DeviceId, DeviceSettings, Event, Extent, JobId};
 use engine::status::Lateness;
 use engine::tier::Location;
 use ground::Key;
 use ground::window::Nanos;
-use origin::{IdentityRecord, KEY_BYTES_MAX};
+use origin::IdentityRecord;
 use tracing::{error, warn};
 
+pub use crate::assembly::Assembly;
+pub use device::EventSink;
 pub use pacer::Pacer;
-pub use pieces::Assembly;
 pub use place::{FoundSegment, Listed, Slots, is_raw};
 pub use profile::Profile;
 pub use profile::empirical;
@@ -57,11 +60,11 @@ use crate::error::Error;
 use crate::object::Object;
 use ::record::clock;
 use configuration::Service;
+use device::Device;
 use held::{HELD_READERS, HeldQueue};
-use pieces::{Cursor, Piece};
 use queue::Queue;
+use read::{Done, Read};
 pub use room::Buffer;
-use room::Span;
 
 /// A held read whose completion is further away than this goes to the polled queue (see `held`).
 const PATIENCE: Nanos = 2_000_000;
@@ -75,9 +78,6 @@ const WRITERS: usize = 2;
 /// How long a writer that has slept waits for more to write. To wake it for each of many small objects takes as long as to write
 /// one; until it is written an object is read from memory.
 const GATHER: Duration = Duration::from_millis(1);
-
-/// Receives the results of reads and appends, with the time of each.
-pub type EventSink = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
 
 /// A configured device.
 pub struct DeviceFolder {
@@ -97,38 +97,6 @@ pub struct DeviceFolder {
 
 /// The segments found on each device that can be used.
 pub type FoundOn = HashMap<DeviceId, Vec<FoundSegment>>;
-
-struct Device {
-    segments: Segments,
-    profile: Option<Mutex<Profile>>,
-    complained: AtomicBool,
-    scrubbed: scrub::Scrubbed,
-    /// Records that are being read in pieces; bounded by the engine, as reads are.
-    cursors: Mutex<HashMap<JobId, Box<Cursor>>>,
-}
-
-impl Device {
-    fn new(segments: Segments, profile: Option<Profile>) -> Device {
-        Device {
-            segments,
-            profile: profile.map(Mutex::new),
-            complained: AtomicBool::new(false),
-            scrubbed: scrub::Scrubbed::default(),
-            cursors: Mutex::default(),
-        }
-    }
-}
-
-struct Read {
-    device: Arc<Device>,
-    segment: Option<Arc<segments::Segment>>,
-    location: Location,
-    key: Key,
-    job: JobId,
-    extent: Extent,
-    /// For an emulated device, when the read completes: its start plus the drawn time.
-    held_to: Option<Nanos>,
-}
 
 enum Write {
     Append { device: Arc<Device>, location: Location, key: Key, object: Object, job: JobId },
@@ -383,91 +351,6 @@ fn reader_count(folders: &[DeviceFolder]) -> usize {
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     std::thread::Builder::new().name(name).spawn(run).map_err(Error::Thread)
-}
-
-/// A read that ended.
-struct Done {
-    event: Event<Object>,
-    assembly: Option<Arc<Assembly>>,
-}
-
-impl Done {
-    /// Lets the readers of a record in pieces have what was read, and tells the engine.
-    fn tell(self, at: Nanos, told: &EventSink) {
-        if let Some(assembly) = self.assembly {
-            assembly.release();
-        }
-        told(at, self.event);
-    }
-}
-
-impl Read {
-    fn carry_out(self, buffer: &mut Buffer, told: &EventSink, pacer: &Pacer<Done>) {
-        let (job, held_to, device) = (self.job, self.held_to, self.device.clone());
-        let read = self.read(buffer);
-        if let Err(Unread::Failed(Failure { reason, .. })) = &read {
-            warn!("{reason}; reading from elsewhere instead");
-        }
-        let (mut done, mut bytes) = (None, 0);
-        let event = match read {
-            Err(why) => Event::Read { job, result: Err(why), left: 0 },
-            Ok(piece) => {
-                let left = piece.left();
-                (done, bytes) = (piece.assembly, piece.bytes);
-                if let Some(rest) = piece.rest {
-                    // Before the engine learns of it, which asks for the rest.
-                    device.cursors.lock().unwrap_or_else(PoisonError::into_inner).insert(job, rest);
-                }
-                Event::Read { job, result: Ok(piece.object), left }
-            }
-        };
-        let done = Done { event, assembly: done };
-        let now = clock::now();
-        match held_to.map(|at| at + device.transfer(bytes)) {
-            Some(at) if at > now => pacer.schedule(at, done),
-            Some(at) => {
-                pacer.missed(at);
-                done.tell(now, told);
-            }
-            None => done.tell(now, told),
-        }
-    }
-
-    /// The file and its part, if that is read at once and nothing else is to be done.
-    fn at_once(&self) -> Option<(&File, Span)> {
-        let whole = self.held_to.is_none() && self.extent == Extent::Record;
-        let segment = self.segment.as_ref().filter(|_| whole)?;
-        Some((segment.direct()?, segment.span(self.location).ok()?))
-    }
-
-    fn read(self, buffer: &mut Buffer) -> Result<Piece, Unread> {
-        let Read { device, segment, location, key, job, extent, .. } = self;
-        let segments = &device.segments;
-        if let Extent::Next { bytes } = extent {
-            let cursor = device.cursors.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
-            let closed = || Failure::unavailable("a record was closed while it was read");
-            let cursor = cursor.ok_or_else(|| Unread::Failed(closed()))?;
-            return segments.read_next(cursor, bytes, buffer);
-        }
-        let segment = segment.ok_or(Unread::Gone)?;
-        match extent {
-            Extent::First { bytes, part } => {
-                segments.read_first(&segment, location, &key, bytes, part, buffer)
-            }
-            _ => {
-                let object = segments.read(&segment, location, &key, buffer)?;
-                Ok(Piece::complete(object, location.bytes()))
-            }
-        }
-    }
-}
-
-impl Device {
-    /// Of an emulated device: the time that so many bytes take besides the drawn time.
-    fn transfer(&self, bytes: u64) -> Nanos {
-        let Some(profile) = &self.profile else { return 0 };
-        profile.lock().unwrap_or_else(PoisonError::into_inner).transfer(bytes)
-    }
 }
 
 fn writer(queue: &Queue<Write>, told: &EventSink) {

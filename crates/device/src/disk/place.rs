@@ -11,7 +11,7 @@ use ground::Key;
 use rustix::fs::{Advice, fadvise};
 
 use super::format::Entry;
-use super::segments::Segment;
+use super::segment::Segment;
 use super::summary::Block;
 use crate::error::Unusable;
 

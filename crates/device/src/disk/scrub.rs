@@ -3,7 +3,7 @@
 //! after another; each device at its own rate, its capacity divided by the time of a pass.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,9 @@ use engine::node::{DeviceId, Event};
 use record::clock;
 use tracing::{info, warn};
 
-use super::Buffer;
+use super::device::{Device, EventSink};
 use super::place::Listed;
-use super::{Device, EventSink};
-
-/// Counts of a device's scrub since the start.
-#[derive(Debug, Default)]
-pub struct Scrubbed {
-    /// Bytes read.
-    pub bytes: AtomicU64,
-    /// Passes that were ended.
-    pub passes: AtomicU64,
-}
+use super::room::Buffer;
 
 /// Tells the thread to stop.
 #[derive(Default)]

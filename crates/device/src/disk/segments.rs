@@ -2,9 +2,7 @@
 //! files of a folder or parts of a block device, is `place`'s concern.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,21 +18,13 @@ use super::folder::Folder;
 use super::format::Entry;
 use super::place::{FoundSegment, Listed, Place, Slots, Writer, is_raw};
 use super::record::{self, HEADER_BYTES, Header};
-use super::room::{ALIGNMENT, Buffer, Room, Span};
+use super::room::Buffer;
+use super::segment::Segment;
 use crate::error::{Error, Unusable};
 use crate::object::Object;
 
 /// Bytes appended between two syncs, each of which also drops them from the page cache.
 const SYNC_BYTES: u64 = 4 << 20;
-
-/// A segment, opened for reading.
-pub struct Segment {
-    number: u64,
-    file: Arc<File>,
-    /// Offset of the segment in the file.
-    base: u64,
-    direct: bool,
-}
 
 /// The segment that records are appended to; used by the device's writer only.
 struct Head {
@@ -307,43 +297,4 @@ impl Segments {
 pub(super) fn record_length(bytes: &[u8]) -> Option<u64> {
     let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode);
     header.and_then(|header| header.record_bytes())
-}
-
-impl Segment {
-    /// Reads the aligned range around a location into aligned memory, up to the end of the location or
-    /// of the file. See [`Segments::read_bytes`].
-    fn read(
-        &self,
-        location: Location,
-        buffer: &mut Buffer,
-        length: impl Fn(&[u8]) -> Option<u64>,
-    ) -> io::Result<Bytes> {
-        let span = self.span(location)?;
-        let mut room = Room::new(span.bytes(), buffer)?;
-        let space = room.space();
-        let mut filled = 0;
-        while filled < span.needed() {
-            let read = match self.file.read_at(&mut space[filled..], span.from() + filled as u64) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            filled += read;
-            // A direct read returns an unaligned number of bytes only at the end of the file.
-            if read == 0 || self.direct && filled % ALIGNMENT != 0 {
-                break;
-            }
-        }
-        let record = span.record(space, filled, length);
-        Ok(room.finish(record, buffer))
-    }
-
-    /// The file, if it is read past the page cache.
-    pub(super) fn direct(&self) -> Option<&File> {
-        self.direct.then(|| &*self.file)
-    }
-
-    /// The aligned part of the file around a location in the segment.
-    pub(super) fn span(&self, location: Location) -> io::Result<Span> {
-        Ok(Span::around(location)?.behind(self.base))
-    }
 }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::Restored;
+use engine::node::Restored;
 
 /// First bytes of every block.
 pub const SUMMARY_MAGIC: &[u8; 4] = b"CSUM";

@@ -23,10 +23,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
+use super::device::EventSink;
 use super::queue::Queue;
+use super::read::Read;
 use super::room::{Buffer, Room, Span};
 use super::segments::record_length;
-use super::{EventSink, Read};
 
 /// Bytes of the largest read that a ring takes.
 const READ_BYTES_MAX: usize = 256 << 10;

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use super::BlockDevice;
 use super::foreign;
+use super::slots::BlockDevice;
 use super::superblock::{BLOCK, Refused, Superblock};
 use crate::error::{Error, Unusable};
 use origin::Lock;

@@ -3,18 +3,20 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use engine::Payload;
-use engine::tier::record_bytes;
+use engine::tier::{Location, record_bytes};
 use ground::Key;
 use origin::{Attributes, Metadata};
 use proptest::prelude::*;
 
-use super::superblock::{Refused, SUMMARIES_AT};
+use super::superblock::{BLOCK, Refused, SUMMARIES_AT, Superblock};
 use super::*;
-use crate::disk::{Buffer, Segments};
+use crate::disk::record::HEADER_BYTES;
+use crate::disk::{Buffer, FoundSegment, Segments, Slots};
 use crate::error::Error;
 use crate::object::Object;
 
