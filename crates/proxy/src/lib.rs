@@ -13,11 +13,12 @@
 //!
 //! - `thread`: the loop. `client`, `server`: connections. `request`: the requests under way.
 //! - `reply`: replies made from those of servers. `local`: requests answered here.
-//! - `names`: where servers with host names are. `outages`: what the log says of servers.
-//! - `reload`: other pools for a running proxy. `shared`: what threads share. `lane`: what they record. `counts`: what they
-//!   count. `stream`, `tls`, `buffer`, `timer`: sockets, bytes and time.
+//! - `names`, `place`: where servers with host names are. `outages`: what the log says of servers.
+//! - `reload`: other pools for a running proxy; `carried`: the connections that it keeps. `shared`: what threads share.
+//!   `lane`: what they record. `counts`: what they count. `stream`, `tls`, `buffer`, `timer`: sockets, bytes and time.
 
 mod buffer;
+mod carried;
 mod client;
 mod counts;
 mod error;
@@ -25,10 +26,12 @@ mod lane;
 mod local;
 mod names;
 mod outages;
+mod place;
 mod reload;
 mod reply;
 mod request;
 mod server;
+mod settings;
 mod shared;
 mod stream;
 mod thread;
@@ -48,41 +51,14 @@ use mio::{Poll, Waker};
 
 pub use error::Error;
 pub use memcached::Limits;
+pub use settings::Settings;
 pub use stream::Address;
 pub use tls::Tls;
 
-use reload::Carried;
+use carried::Carried;
 use shared::Shared;
 use stream::{Listener, Stream};
 use thread::Thread;
-
-/// The settings of a proxy.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where clients connect.
-    pub listen: Address,
-    /// Threads; 0: one for each core.
-    pub threads: usize,
-    /// Most open connections of clients.
-    pub connections_max: usize,
-    /// Bounds of what clients and servers may send.
-    pub limits: Limits,
-    /// A request is refused after this time.
-    pub deadline: Nanos,
-    /// A client that owes the rest of a request, or does not read its replies, is closed after this
-    /// time without a byte.
-    pub stall: Nanos,
-    /// Time that requests under way have when the proxy stops.
-    pub drain: Nanos,
-    /// One key in so many is sampled; 0: none.
-    pub sample_one_in: u64,
-    /// The addresses of `pools.servers`.
-    pub addresses: Vec<Address>,
-    /// For each of them, how connections are encrypted, if they are.
-    pub tls: Vec<Option<Tls>>,
-    /// The decisions' settings.
-    pub pools: engine::pool::Settings,
-}
 
 /// What the processes before and after this one have to do with its sockets.
 #[derive(Default)]

@@ -3,10 +3,7 @@
 use ground::window::Operation;
 use memcached::Verb;
 
-use crate::shared::Shared;
-
-/// What the proxy says its version is. Clients read that of memcached from the beginning.
-pub(crate) const VERSION: &str = concat!("1.6.38-concertina-", env!("CARGO_PKG_VERSION"));
+use crate::shared::{Shared, VERSION};
 
 /// What a request is recorded as.
 pub(crate) fn recorded(verb: Verb, several: bool) -> Operation {

@@ -9,24 +9,11 @@ use std::sync::PoisonError;
 
 use ground::window::Nanos;
 
+use crate::carried::Carried;
+use crate::error::Error;
+use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::stream::Stream;
-use crate::{Entrance, Error, Proxy, Settings};
-
-/// A client's connection between two sets of threads.
-pub(crate) struct Carried {
-    pub(crate) stream: Stream,
-    /// The beginning of a request.
-    pub(crate) rest: Vec<u8>,
-    /// Bytes of a refused value that are still to come.
-    pub(crate) skip: u64,
-}
-
-impl From<Stream> for Carried {
-    fn from(stream: Stream) -> Carried {
-        Carried { stream, rest: Vec::new(), skip: 0 }
-    }
-}
+use crate::{Entrance, Proxy};
 
 impl Proxy {
     /// Ends this proxy, and starts one with other settings in its place, with its listener and its clients. Its windows up to

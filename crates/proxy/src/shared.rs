@@ -12,14 +12,17 @@ use memcached::Limits;
 use mio::Waker;
 use record::clock;
 
-use crate::Settings;
+use crate::carried::Carried;
 use crate::counts::{Count, Counters, Totals};
 use crate::lane::Lane;
-use crate::names::Place;
 use crate::outages::{OutageLog, Reasons};
-use crate::reload::Carried;
+use crate::place::Place;
+use crate::settings::Settings;
 use crate::stream::{Address, Listener};
 use crate::tls::Tls;
+
+/// What the proxy says its version is. Clients read that of memcached from the beginning.
+pub(crate) const VERSION: &str = concat!("1.6.38-concertina-", env!("CARGO_PKG_VERSION"));
 
 /// What others have for a thread.
 #[derive(Default)]
@@ -341,7 +344,7 @@ impl Shared {
         put("pid", std::process::id().to_string());
         put("uptime", ((now - self.start) / 1_000_000_000).to_string());
         put("time", unix.to_string());
-        put("version", crate::local::VERSION.to_owned());
+        put("version", VERSION.to_owned());
         put("pointer_size", usize::BITS.to_string());
         put("threads", self.mailboxes.len().to_string());
         put("curr_connections", self.connections().to_string());

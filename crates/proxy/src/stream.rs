@@ -12,7 +12,7 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::Error;
+use crate::error::Error;
 use crate::tls::{Encrypted, Tls};
 
 /// The address of a listener or of a server.

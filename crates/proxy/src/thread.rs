@@ -11,13 +11,13 @@ mod flush;
 mod gather;
 mod leave;
 mod servers;
+mod state;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::gateway::IntegerHash;
 use engine::pool::{
     Action, Answer, AttemptId, Command, Event, Failed, KeyHash, Keys, Operation, Part, RequestId,
     ServerId,
@@ -30,16 +30,19 @@ use record::clock;
 use tracing::{info, warn};
 
 use crate::buffer::{Filled, In};
+use crate::carried::Carried;
 use crate::client::Client;
 use crate::counts::Count;
 use crate::local;
-use crate::reload::Carried;
 use crate::reply;
 use crate::request::{Changes, Requests, State, thread_of};
 use crate::server::{Fit, Flight, Purpose, Server};
 use crate::shared::Shared;
 use crate::stream::{Listener, Stream};
 use crate::timer::Timer;
+
+pub(crate) use state::Thread;
+use state::{Arrived, Flush, Gather};
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -56,55 +59,6 @@ const SWEEP: Nanos = SECOND / 10;
 /// The token of the waker of a thread.
 pub(crate) fn waker_token() -> Token {
     WAKER
-}
-
-/// A serving thread.
-pub(crate) struct Thread {
-    shared: Arc<Shared>,
-    index: usize,
-    poll: Poll,
-    timer: Timer,
-    listener: Option<Listener>,
-    /// What the process before has passed on.
-    given: Vec<Carried>,
-    /// Connections that wait for the place of an idle one of another thread.
-    waiting: VecDeque<Stream>,
-    clients: Vec<Option<Client>>,
-    free: Vec<u32>,
-    generation: u32,
-    /// The servers; on the first thread they are followed by a second connection to each, for
-    /// pings and flushes.
-    servers: Vec<Server>,
-    requests: Requests,
-    /// Attempts whose replies nobody needs.
-    cancelled: HashSet<AttemptId, IntegerHash>,
-    /// Servers and clients with something to write.
-    writes_to_servers: Vec<usize>,
-    writes_to_clients: Vec<u32>,
-    /// Clients to be read again although the kernel reports nothing.
-    again: Vec<u32>,
-    /// Events that follow from carrying out actions.
-    todo: VecDeque<Event>,
-    actions: Vec<Action>,
-    /// The last attempt whose reply was used.
-    used: AttemptId,
-    scratch: Vec<u8>,
-    /// Gets of several keys whose keys are asked for one by one.
-    gathers: HashMap<RequestId, gather::Gather, IntegerHash>,
-    /// Clients' flushes under way.
-    flushes: HashMap<RequestId, flush::Flush, IntegerHash>,
-    now: Nanos,
-    swept: Nanos,
-    warned: Nanos,
-}
-
-/// A reply that is being handled, or (`attempt`: 0) a request.
-#[derive(Clone, Copy)]
-struct Arrived<'a> {
-    attempt: AttemptId,
-    bytes: &'a [u8],
-    hits: u32,
-    read_back: bool,
 }
 
 impl Thread {

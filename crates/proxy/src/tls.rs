@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use crate::Error;
+use crate::error::Error;
 
 /// How connections to a server are encrypted, and which name its certificate must have.
 #[derive(Clone, Debug)]

@@ -5,15 +5,6 @@
 
 use super::*;
 
-/// A flush under way.
-#[derive(Default)]
-pub(super) struct Flush {
-    /// The servers whose replies count.
-    awaited: Vec<ServerId>,
-    /// Those of them that have not carried it out.
-    missed: Vec<ServerId>,
-}
-
 impl Thread {
     /// Whether a request has to wait until all earlier ones of its client have their replies; the connection is read no further
     /// until then. Notes whether later ones wait for it.

@@ -7,12 +7,6 @@ use crate::local;
 
 const END: &[u8] = b"END\r\n";
 
-/// A get of several keys, and the replies so far.
-pub(super) struct Gather {
-    left: usize,
-    replies: Vec<Vec<u8>>,
-}
-
 impl Thread {
     /// Asks for each key of a get by itself.
     pub(super) fn split(&mut self, place: u32, request: &memcached::Request<'_>) {
