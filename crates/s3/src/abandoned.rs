@@ -8,7 +8,8 @@ use ground::Key;
 use origin::{Error, Listed, Origin};
 use tracing::{info, warn};
 
-use super::multipart::{BEGUN, MADE, PARTS, decoded, named_mark, remove};
+use super::hidden::{BEGUN, MADE, PARTS};
+use super::multipart::{decoded, named_mark, remove};
 
 /// How often to look: a listing of all uploads' keys.
 const EVERY: Duration = Duration::from_secs(3600);

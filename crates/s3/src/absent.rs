@@ -7,7 +7,7 @@
 use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode, S3Response, S3Result};
 
-use super::Inner;
+use super::inner::Inner;
 use super::messages::error;
 
 /// A configuration that is not there.

@@ -12,9 +12,9 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result};
 
-use super::Inner;
 use super::asked::{NOT_PRIVATE, has_grants};
 use super::errors::unsupported;
+use super::inner::Inner;
 use super::listing::owner_of;
 use super::objects::{lane_of, only_version};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use s3s::dto::{Bucket, ListBucketsInput, ListBucketsOutput, Timestamp};
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::Inner;
+use super::inner::Inner;
 use super::keys::Level;
 use super::listing::owner_of;
 use super::messages::error;

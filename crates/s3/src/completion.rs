@@ -18,6 +18,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::checksums::{ALGORITHMS, value};
 use super::completed::{Stated, Verified};
+use super::inner::Inner;
 use super::kept_parts::{KeptParts, PARTS_MAX};
 use super::messages::{INVALID_PART, MALFORMED_XML, PART_ORDER, TOO_SMALL, error};
 use super::multipart::{begun_key, remove};
@@ -25,7 +26,7 @@ use super::objects::{Sent, lane_of};
 use super::parameters::check_number;
 use super::upload_checksum::{UploadChecksum, single};
 use super::upload_parts::UploadedPart;
-use super::{Inner, headers, repeated};
+use super::{headers, repeated};
 use wire::lane::ThreadRecorder;
 
 /// The least bytes of a part that is not the last.

@@ -7,11 +7,12 @@ use s3s::dto::{
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::errors::unsupported;
+use super::headers;
+use super::inner::Inner;
 use super::kept_parts::KeptParts;
 use super::listing::{max_of, not_negative, time};
 use super::messages::{NO_ATTRIBUTES, error};
 use super::objects::{lane_of, only_version};
-use super::{Inner, headers};
 
 /// What can be asked for.
 const NAMES: [&str; 5] = [

@@ -16,9 +16,16 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
+use super::asked;
 use super::keys::{Keys, Level};
-use super::{XML_BYTES_MAX, asked, messages, payload, subresources};
+use super::messages;
+use super::payload;
+use super::subresources;
 
+/// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
+pub const XML_BYTES_MAX: usize = 4 << 20;
+/// Times that client and server may differ by, in seconds, as AWS has it.
+pub const SKEW_S: u32 = 900;
 /// The longest time that a signed URL is good for, in seconds.
 pub const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
 

@@ -216,9 +216,11 @@ pub fn keep_tags(attributes: &mut Attributes, tags: &Tags) {
     }
 }
 
-/// What [`keep_tags`] has kept.
-pub fn tagging(attributes: &Attributes) -> Option<&str> {
-    own(attributes, TAGGING)
+impl Tags {
+    /// The tags that are kept with an object. What is not readable as tags was not written as such, and is left out.
+    pub fn of_object(attributes: &Attributes) -> Tags {
+        own(attributes, TAGGING).and_then(|text| Tags::of_text(text).ok()).unwrap_or_default()
+    }
 }
 
 /// The checksums that are kept with an object, and their type.

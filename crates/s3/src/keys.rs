@@ -33,7 +33,6 @@ use tracing::{info, warn};
 
 use super::error::Error;
 use super::seal::{MasterKey, SealError, is_sealed};
-use super::shortcut;
 
 /// The largest file of access keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -96,7 +95,7 @@ impl AccessKey {
         {
             return Some(last.1.clone());
         }
-        let key = shortcut::signing_key(self.secret(), scope)?;
+        let key = signing_key(self.secret(), scope)?;
         self.signing.store(Some(Arc::new((scope.to_owned(), key.clone()))));
         Some(key)
     }
@@ -108,6 +107,21 @@ impl AccessKey {
         };
         self.scopes.iter().any(fits)
     }
+}
+
+fn hmac_of(key: &[u8], text: &str) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
+}
+
+/// The key that signs in a scope.
+pub(super) fn signing_key(secret: &str, scope: &str) -> Option<hmac::Key> {
+    let mut parts = scope.split('/');
+    let (day, region) = (parts.next()?, parts.next()?);
+    let day = hmac_of(format!("AWS4{secret}").as_bytes(), day);
+    let region = hmac_of(day.as_ref(), region);
+    let service = hmac_of(region.as_ref(), "s3");
+    let key = hmac_of(service.as_ref(), "aws4_request");
+    Some(hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()))
 }
 
 type Table = HashMap<String, Arc<AccessKey>>;

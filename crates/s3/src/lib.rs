@@ -22,7 +22,9 @@ mod error;
 mod errors;
 mod guard;
 mod headers;
+mod hidden;
 mod host;
+mod inner;
 mod kept_parts;
 pub mod keys;
 mod listing;
@@ -42,6 +44,7 @@ mod request_id;
 pub mod seal;
 mod shortcut;
 mod subresources;
+mod tagging;
 mod tags;
 mod timed;
 mod traced;
@@ -53,7 +56,7 @@ mod xml;
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -76,9 +79,11 @@ use front::Front;
 use front::http as web;
 use front::http::Service;
 use front::quick::{Content, Facts, Never, Quick, ReadStart, Record, Signed};
-use guard::{Authenticated, Guard};
+use guard::{Authenticated, Guard, SKEW_S, XML_BYTES_MAX};
 use host::Domain;
+use inner::{Bucket, Inner};
 use keys::{Files, Keys};
+use objects::Ready;
 use payload::{Differs, Hashed};
 use request_id::RequestId;
 use store::Store;
@@ -95,30 +100,6 @@ use wire::problem::Problem;
 
 /// The header with the id of a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
-/// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
-const XML_BYTES_MAX: usize = 4 << 20;
-/// Times that client and server may differ by, in seconds, as AWS has it.
-const SKEW_S: u32 = 900;
-
-/// A bucket: the objects whose keys begin with a prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Bucket {
-    name: String,
-    prefix: String,
-}
-
-/// What operations need.
-struct Inner {
-    store: Arc<dyn Store>,
-    buckets: Vec<Bucket>,
-    domain: Domain,
-    region: String,
-    keys: Arc<Keys>,
-    /// Memory for small uploads that are gathered.
-    uploads: Arc<Budget>,
-    remembered: kept_parts::Remembered,
-    timeout: Duration,
-}
 
 /// Operations, as `s3s` calls them.
 #[derive(Clone)]
@@ -128,36 +109,6 @@ impl Deref for Operations {
     type Target = Inner;
     fn deref(&self) -> &Inner {
         &self.0
-    }
-}
-
-impl Inner {
-    fn bucket(&self, name: &str) -> S3Result<&Bucket> {
-        let found = self.buckets.iter().find(|bucket| bucket.name == name);
-        found.ok_or_else(|| {
-            S3Error::with_message(S3ErrorCode::NoSuchBucket, messages::NO_SUCH_BUCKET)
-        })
-    }
-
-    /// The key of an object.
-    fn key(&self, bucket: &str, key: &str) -> S3Result<Key> {
-        let prefix = &self.bucket(bucket)?.prefix;
-        // Of a copy's source, or in a list: otherwise such an address is the bucket's.
-        if key.is_empty() {
-            let what = messages::EMPTY_KEY;
-            return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, what));
-        }
-        let whole = [prefix.as_bytes(), key.as_bytes()].concat();
-        if whole.len() > KEY_BYTES_MAX {
-            return Err(S3Error::new(S3ErrorCode::KeyTooLongError));
-        }
-        // Not those of the origin's (`!key/`), which it keeps under other names: this may be the store of another Concertina,
-        // which writes them.
-        if multipart::is_hidden(&whole) {
-            let what = "keys that begin with !s3/ are the server's own";
-            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, what));
-        }
-        Ok(Key::from(whole))
     }
 }
 
@@ -251,16 +202,6 @@ impl S3 {
             tokio::spawn(abandoned::keep_clean(self.inner.store.origin().clone(), age));
         }
         self.inner.keys.clone().keep_current().await;
-    }
-}
-
-/// The reply of an operation that brings its own body.
-#[derive(Clone)]
-struct Ready(Arc<Mutex<Option<(StatusCode, ReplyBody)>>>);
-
-impl Ready {
-    fn new(status: StatusCode, body: ReplyBody) -> Ready {
-        Ready(Arc::new(Mutex::new(Some((status, body)))))
     }
 }
 

@@ -16,9 +16,11 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::errors::of_origin;
+use super::headers;
+use super::hidden::{HIDDEN, is_hidden};
+use super::inner::Inner;
 use super::messages::error;
 use super::objects::{NULL_VERSION, only_version};
-use super::{Inner, headers, multipart};
 
 /// The most entries of a page.
 const PAGE_MAX: usize = 1000;
@@ -76,8 +78,8 @@ impl Inner {
             let last = entries.len() < limit;
             for entry in entries {
                 let before = range.after.replace(entry.end());
-                if multipart::is_hidden(entry.key()) {
-                    range.after = Some(behind(multipart::HIDDEN));
+                if is_hidden(entry.key()) {
+                    range.after = Some(behind(HIDDEN));
                     continue;
                 }
                 if matches!(entry, Entry::Group(_)) && !self.is_seen(entry.key()).await? {
@@ -111,17 +113,17 @@ impl Inner {
 
     /// Whether a group has keys beside those that are hidden.
     async fn is_seen(&self, group: &[u8]) -> S3Result<bool> {
-        if !multipart::HIDDEN.starts_with(group) {
+        if !HIDDEN.starts_with(group) {
             return Ok(true);
         }
         let mut range = KeyRange::new(group);
         loop {
             let first = self.entries(&range, 1).await?;
             let Some(first) = first.first() else { return Ok(false) };
-            if !multipart::is_hidden(first.key()) {
+            if !is_hidden(first.key()) {
                 return Ok(true);
             }
-            range.after = Some(behind(multipart::HIDDEN));
+            range.after = Some(behind(HIDDEN));
         }
     }
 

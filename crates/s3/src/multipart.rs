@@ -1,6 +1,6 @@
 //! Uploads in parts.
 //!
-//! Parts are objects of the origin whose keys begin with [`HIDDEN`]; they pass by all caches. Completing an
+//! Parts are objects of the origin whose keys begin with [`HIDDEN`](super::hidden::HIDDEN); they pass by all caches. Completing an
 //! upload writes their concatenation as one PUT through the node or gateway behind, so that it is ordered
 //! and seen as any other write, and then removes them. So any origin will do, any process may take any part,
 //! and nothing is lost with a process; the price is that the bytes pass twice. Parts of uploads that are
@@ -27,30 +27,19 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use serde::{Deserialize, Serialize};
 
 use super::errors::of_origin;
+use super::headers;
+use super::hidden::BEGUN;
+use super::inner::Inner;
 use super::messages::NO_SUCH_UPLOAD;
 use super::objects::plain_write;
 use super::tags::Tags;
 use super::upload_checksum::UploadChecksum;
-use super::{Inner, headers};
 use device::object::META_PREFIX;
 
-/// How the keys of parts begin. S3's clients neither see nor reach such keys.
-pub const HIDDEN: &[u8] = b"!s3/";
-/// How the key of an upload begins.
-pub const BEGUN: &str = "!s3/begun/";
-/// How the keys of its parts begin.
-pub const PARTS: &str = "!s3/parts/";
-/// How the keys begin of the objects that have the parts of others.
-pub const MADE: &str = "!s3/made/";
 /// Requests to the origin at a time, while parts are removed.
 const PARALLEL: usize = 16;
 /// The largest description of an upload.
 const BEGUN_BYTES_MAX: usize = 64 << 10;
-
-/// Whether a key is one of a part's.
-pub fn is_hidden(key: &[u8]) -> bool {
-    key.starts_with(HIDDEN)
-}
 
 /// The mark of the completion that an object's metadata name.
 pub fn named_mark(attributes: &Attributes) -> Option<&str> {

@@ -1,7 +1,7 @@
 //! Operations on one object, as requests to the store.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ground::Key;
@@ -25,12 +25,13 @@ use super::asked::{NOT_PRIVATE, has_grants};
 use super::checksums::{Checked, Claims};
 use super::errors::{of_error, unsupported};
 use super::guard::denied;
+use super::headers;
+use super::inner::Inner;
 use super::keys::Level;
 use super::messages::COPY_TO_ITSELF;
 use super::parameters;
 use super::tags::Tags;
 use super::traced::received;
-use super::{Inner, Ready, headers};
 use store::{self, FoundObject, PutRequest, ReadRequest, Version, WriteTerms, check_attributes};
 use wire::body::{ReplyBody, RequestBody};
 use wire::condition::Conditions;
@@ -155,6 +156,16 @@ impl Chunks for Replied {
     }
     fn bytes_left(&self) -> Option<u64> {
         Some(self.1)
+    }
+}
+
+/// The reply of an operation that brings its own body.
+#[derive(Clone)]
+pub struct Ready(pub(super) Arc<Mutex<Option<(StatusCode, ReplyBody)>>>);
+
+impl Ready {
+    pub fn new(status: StatusCode, body: ReplyBody) -> Ready {
+        Ready(Arc::new(Mutex::new(Some((status, body)))))
     }
 }
 

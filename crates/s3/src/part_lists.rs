@@ -13,9 +13,11 @@ use origin::{Attributes, Error, SingleChunk};
 use s3s::S3Result;
 
 use super::errors::of_origin;
+use super::headers;
+use super::hidden::MADE;
+use super::inner::Inner;
 use super::kept_parts::KeptParts;
-use super::multipart::{MADE, encoded, named_mark};
-use super::{Inner, headers};
+use super::multipart::{encoded, named_mark};
 use store::Version;
 
 /// The most bytes of names and values of an object's metadata, with its parts. An S3 store takes 2 KiB, of which the rest is for

@@ -8,10 +8,11 @@ use s3s::dto::Checksum;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::checksums::{ALGORITHMS, value};
+use super::headers;
+use super::inner::Inner;
 use super::kept_parts::KeptPart;
 use super::messages::NO_SUCH_PART;
 use super::objects::Answer;
-use super::{Inner, headers};
 use store::{ReadRequest, Version};
 use wire::lane::ThreadRecorder;
 use wire::range::ByteRange;

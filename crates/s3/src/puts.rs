@@ -11,9 +11,10 @@ use s3s::{S3Request, S3Response, S3Result};
 
 use super::checksums::{ALGORITHMS, type_of, value};
 use super::errors::unsupported;
+use super::inner::Inner;
 use super::objects::{Sent, Upload, lane_of, plain_write};
 use super::tags::Tags;
-use super::{Inner, asked, headers};
+use super::{asked, headers};
 use wire::body::ReplyBody;
 use wire::lane::ThreadRecorder;
 use wire::pace::Pace;

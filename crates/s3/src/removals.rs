@@ -15,10 +15,11 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::errors::of_error;
+use super::headers;
+use super::inner::Inner;
 use super::messages::{MALFORMED_XML, PRECONDITION_FAILED};
 use super::objects::{lane_of, only_version};
 use super::traced::received;
-use super::{Inner, headers};
 use store::{DeleteRequest, ReadRequest, Version, WriteTerms};
 use wire::condition::Conditions;
 use wire::lane::ThreadRecorder;

@@ -11,7 +11,8 @@ use ground::hex;
 use ring::digest;
 use s3s::dto::{Checksum, CompletedPart, ETag};
 
-use super::{Inner, headers};
+use super::headers;
+use super::inner::Inner;
 use wire::lane::ThreadRecorder;
 
 /// The hash of an upload and of the parts that a client names, in hexadecimal.

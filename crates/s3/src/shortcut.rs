@@ -14,8 +14,7 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderMap, HeaderValue, TRANSF
 use http::{Method, Request};
 use ring::{digest, hmac};
 
-use super::SKEW_S;
-use super::guard::{EXPIRES_S_MAX, claimed_by};
+use super::guard::{EXPIRES_S_MAX, SKEW_S, claimed_by};
 use super::keys::{AccessKey, Keys, Level};
 
 /// The SHA-256 of nothing.
@@ -100,21 +99,6 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = plain(values.next()?)?;
     values.next().is_none().then_some(value)
-}
-
-fn hmac_of(key: &[u8], text: &str) -> hmac::Tag {
-    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
-}
-
-/// The key that signs in a scope.
-pub fn signing_key(secret: &str, scope: &str) -> Option<hmac::Key> {
-    let mut parts = scope.split('/');
-    let (day, region) = (parts.next()?, parts.next()?);
-    let day = hmac_of(format!("AWS4{secret}").as_bytes(), day);
-    let region = hmac_of(day.as_ref(), region);
-    let service = hmac_of(region.as_ref(), "s3");
-    let key = hmac_of(service.as_ref(), "aws4_request");
-    Some(hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()))
 }
 
 /// Whether the request is one that is read here, signed by a key that allows it. `None`: `s3s` decides.

@@ -2,35 +2,22 @@
 //!
 //! They are part of an object's metadata, under the reserved name [`TAGGING`](super::headers), in the form of the
 //! header `x-amz-tagging`. So every tier keeps them with the object, and a read is as current as that of any other
-//! metadata. A change of tags writes the object again, on the condition that it is still the one that was read.
+//! metadata. [`tagging`](super::tagging) has the operations on them.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use ground::Key;
 use http::header::HeaderMap;
-use origin::Attributes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use s3s::dto::{
-    DeleteObjectTaggingInput, DeleteObjectTaggingOutput, GetObjectTaggingInput,
-    GetObjectTaggingOutput, PutObjectTaggingInput, PutObjectTaggingOutput, Tag,
-};
-use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::dto::Tag;
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::messages::{MALFORMED_XML, TAGGING_ENCODED, error};
-use super::objects::{lane_of, only_version};
-use super::{Inner, headers};
-use store::ReadRequest;
-use wire::condition::Conditions;
-use wire::lane::ThreadRecorder;
 
 /// The most tags of an object.
 const TAGS_MAX: usize = 10;
 /// The most characters of a tag's key, and of its value.
 const KEY_CHARS_MAX: usize = 128;
 const VALUE_CHARS_MAX: usize = 256;
-/// How often a change of tags is tried while others write the object.
-const ATTEMPTS: usize = 5;
 /// Characters that are escaped; a space becomes `+`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -88,7 +75,7 @@ impl Tags {
     /// # Errors
     ///
     /// `MalformedXML` if a tag lacks its key or value, `InvalidTag` for duplicate keys, and as [`Tags::add`].
-    fn of_set(set: Vec<Tag>) -> S3Result<Tags> {
+    pub fn of_set(set: Vec<Tag>) -> S3Result<Tags> {
         let mut tags = Tags::default();
         for tag in set {
             let (Some(key), Some(value)) = (tag.key, tag.value) else {
@@ -141,11 +128,6 @@ impl Tags {
         Tags::of_text(text.ok_or_else(|| error(S3ErrorCode::InvalidArgument, TAGGING_ENCODED))?)
     }
 
-    /// The tags that are kept with an object. What is not readable as tags was not written as such, and is left out.
-    pub fn of_object(attributes: &Attributes) -> Tags {
-        headers::tagging(attributes).and_then(|text| Tags::of_text(text).ok()).unwrap_or_default()
-    }
-
     /// The text as which they are kept; `None` without tags.
     pub fn text(&self) -> Option<String> {
         let mut text = String::new();
@@ -162,72 +144,9 @@ impl Tags {
         text.split('&').filter(|pair| !pair.is_empty()).count()
     }
 
-    fn into_set(self) -> Vec<Tag> {
+    pub fn into_set(self) -> Vec<Tag> {
         let tag = |(key, value)| Tag { key: Some(key), value: Some(value) };
         self.0.into_iter().map(tag).collect()
-    }
-}
-
-impl Inner {
-    pub(super) async fn get_tags(
-        &self,
-        request: S3Request<GetObjectTaggingInput>,
-    ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
-        let input = &request.input;
-        only_version(input.version_id.as_deref())?;
-        let key = self.key(&input.bucket, &input.key)?;
-        let lane = lane_of(&request.extensions)?;
-        let answer = self.look(&lane, &key).await?;
-        let tag_set = Tags::of_object(&answer.version.attributes).into_set();
-        Ok(S3Response::new(GetObjectTaggingOutput { tag_set, version_id: None }))
-    }
-
-    pub(super) async fn put_tags(
-        &self,
-        request: S3Request<PutObjectTaggingInput>,
-    ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
-        let input = request.input;
-        only_version(input.version_id.as_deref())?;
-        let key = self.key(&input.bucket, &input.key)?;
-        let tags = Tags::of_set(input.tagging.tag_set)?;
-        self.replace_tags(&lane_of(&request.extensions)?, &key, &tags).await?;
-        Ok(S3Response::new(PutObjectTaggingOutput::default()))
-    }
-
-    pub(super) async fn delete_tags(
-        &self,
-        request: S3Request<DeleteObjectTaggingInput>,
-    ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
-        let input = &request.input;
-        only_version(input.version_id.as_deref())?;
-        let key = self.key(&input.bucket, &input.key)?;
-        self.replace_tags(&lane_of(&request.extensions)?, &key, &Tags::default()).await?;
-        Ok(S3Response::new(DeleteObjectTaggingOutput::default()))
-    }
-
-    /// Gives an object other tags: writes it again with its bytes and the rest of its metadata.
-    async fn replace_tags(
-        &self,
-        lane: &Arc<ThreadRecorder>,
-        key: &Key,
-        tags: &Tags,
-    ) -> S3Result<()> {
-        for _ in 0..ATTEMPTS {
-            let answer = self.read(lane, &ReadRequest::get(key.clone())).await?;
-            let mut wanted = answer.version.attributes.clone();
-            if Tags::of_object(&wanted) == *tags {
-                return Ok(());
-            }
-            headers::keep_tags(&mut wanted, tags);
-            let unchanged = Conditions::is_version(&answer.version.etag);
-            match self.write(lane, key, wanted, unchanged, answer.sent()).await {
-                // Another write came between.
-                Err(error) if *error.code() == S3ErrorCode::PreconditionFailed => {}
-                written => return written.map(|_| ()),
-            }
-        }
-        let what = "the object is written by others all the time: try again";
-        Err(S3Error::with_message(S3ErrorCode::OperationAborted, what))
     }
 }
 

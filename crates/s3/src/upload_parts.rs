@@ -19,14 +19,15 @@ use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::asked::copied_range;
 use super::checksums::{ALGORITHMS, claimed, hasher, set_value, value};
+use super::headers;
+use super::hidden::PARTS;
+use super::inner::Inner;
 use super::kept_parts::PARTS_MAX;
 use super::listing::{max_of, not_negative, time};
 use super::messages::error;
-use super::multipart::PARTS;
 use super::objects::{Sent, Upload};
 use super::parameters::check_number;
 use super::upload_checksum::{UploadChecksum, decode};
-use super::{Inner, headers};
 use wire::body;
 use wire::body::{Budget, RequestBody};
 use wire::pace::Pace;

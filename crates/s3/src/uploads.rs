@@ -12,9 +12,10 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result};
 
-use super::Inner;
+use super::hidden::BEGUN;
+use super::inner::Inner;
 use super::listing::{encoder, max_of, time};
-use super::multipart::{BEGUN, decoded};
+use super::multipart::decoded;
 use super::upload_checksum::UploadChecksum;
 
 /// The descriptions that are read at a time.
