@@ -16,8 +16,8 @@ use std::fmt;
 use std::io::Write;
 use std::ops::Range;
 
-use crate::Error;
 use crate::bits::load::{u32_at, u64_at};
+use crate::error::Error;
 
 /// The first bytes of every shard.
 pub(crate) const MAGIC: [u8; 8] = *b"CTSHARD\n";

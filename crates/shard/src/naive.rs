@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::Error;
+use crate::error::Error;
 
 /// A text and its suffix array, neither of them compressed. See [`crate::Text`] for an example.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ impl Text {
     }
 }
 
-impl crate::Text for Text {
+impl crate::text::Text for Text {
     fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -4,11 +4,12 @@
 use std::io::Write;
 
 use crate::counts::{self, Counts};
+use crate::error::Error;
+use crate::format;
 use crate::index::{self, Index, Options, Progress};
 use crate::query::Searcher;
 use crate::record::{self, Builder, Format, Records, Schema};
 use crate::words::{self, Lists, Words};
-use crate::{Error, format};
 
 /// The name of the section with the records.
 const RECORDS: &str = "records";

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Error;
+use crate::error::Error;
 
 /// A text of bytes that can be searched and read, independent of how it is stored.
 ///

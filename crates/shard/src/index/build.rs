@@ -16,25 +16,21 @@ use std::io::Write;
 
 use libsais::SuffixArrayConstruction;
 
-use crate::Error;
 use crate::bits::packed::PackedVec;
 use crate::bits::word::prefetch;
+use crate::error::Error;
 use crate::format::Writer;
 
-use super::LEN_MAX;
 use super::block::{Gathered, ROWS};
 use super::grams::{self, Code};
-use super::open::{BLOCKS_PADDING, Shape, names};
 use super::psi::{BLOCKS_PER_OFFSET, BLOCKS_PER_TOP};
+use super::shape::{BLOCKS_PADDING, LEN_MAX, SAMPLING_MAX, Shape, names};
 
 /// The number of rows between progress reports.
 const PROGRESS_ROWS: usize = 1 << 20;
 
 /// How many rows ahead the bytes before the suffixes are prefetched.
 const ROWS_AHEAD: usize = 24;
-
-/// The largest sampling rate.
-pub(crate) const SAMPLING_MAX: u32 = 1 << 16;
 
 /// The options of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,8 @@
 
 use crate::bits::word::{Job, Word};
 
-use super::LANES;
 use super::block::ROWS;
-use super::parts::Parts;
+use super::parts::{LANES, Parts};
 use super::psi::Prefetched;
 
 /// A job that reads the segments from number `first` on into `bytes`, whose length is a multiple of

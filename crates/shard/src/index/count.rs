@@ -17,8 +17,8 @@ use crate::bits::word::{Job, Word};
 
 use super::block::ROWS;
 use super::grams::Code;
-use super::parts::Parts;
-use super::{Index, LANES};
+use super::parts::{LANES, Parts};
+use super::state::Index;
 
 /// Calls `found` with the number and the rows of each pattern, in any order.
 pub(super) fn rows(index: &Index, patterns: &[&[u8]], found: impl FnMut(usize, Range<usize>)) {

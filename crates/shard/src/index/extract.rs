@@ -10,17 +10,17 @@
 use std::ops::Range;
 use std::slice;
 
-use crate::Error;
-use crate::Text as _;
 use crate::bits::word::{Job, Word};
+use crate::error::Error;
 use crate::layers::Walk;
+use crate::text::Text as _;
 
 use super::block::ROWS;
 use super::bulk::Segments;
-use super::parts::Parts;
+use super::parts::{LANES, Parts};
 use super::psi::Prefetched;
+use super::state::Index;
 use super::work::Work;
-use super::{Index, LANES};
 
 /// Minimum number of whole segments that are read in bulk: several for each lane. Fewer segments
 /// are read as fast together with the ends of the range.

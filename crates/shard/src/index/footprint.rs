@@ -2,8 +2,8 @@
 
 use crate::layers;
 
-use super::Index;
-use super::open::names;
+use super::shape::names;
+use super::state::Index;
 
 /// The size of an index in bytes, in memory or mapped, by part.
 #[derive(Clone, Debug)]

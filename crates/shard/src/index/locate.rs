@@ -21,14 +21,14 @@
 
 use std::ops::Range;
 
-use crate::Text as _;
 use crate::bits::word::{Job, Word};
+use crate::text::Text as _;
 
 use super::block::{Block, ROWS};
-use super::parts::Parts;
+use super::parts::{LANES, Parts};
 use super::psi::Prefetched;
+use super::state::Index;
 use super::work::Work;
-use super::{Index, LANES};
 
 /// Appends the offsets of all rows.
 pub(super) fn locate(index: &Index, rows: &[Range<usize>], offsets: &mut Vec<usize>) {

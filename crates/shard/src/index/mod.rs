@@ -39,6 +39,8 @@ mod locate;
 mod open;
 mod parts;
 mod psi;
+mod shape;
+mod state;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -48,56 +50,14 @@ use std::ops::Range;
 pub(crate) use build::write_sections;
 pub use build::{Options, Progress, Report, build, build_memory_bytes};
 pub use footprint::Footprint;
+pub use shape::LEN_MAX;
+pub use state::Index;
 pub use work::Work;
 
-use crate::bits::word::Kernel;
+use crate::error::Error;
 use crate::format::Reader;
-use crate::layers::{Layers, Reads};
-use crate::{Error, Text};
-use open::{Places, Shape};
-
-/// Most bytes that one shard holds: rows and offsets are signed 32-bit numbers while it is built.
-pub const LEN_MAX: usize = i32::MAX as usize;
-
-/// Walks that take their steps in turn, so that their cache misses overlap.
-const LANES: usize = 32;
-
-/// An opened index. Shared by reference among threads.
-///
-/// ```
-/// use shard::Text;
-/// use shard::index::{self, Index, Options};
-///
-/// let mut file = Vec::new();
-/// index::build(b"she sells sea shells by the sea shore", &Options::default(), &mut file)?;
-/// let index = Index::open(file)?;
-/// assert_eq!(index.count(b"sea"), 2);
-/// let mut offsets = Vec::new();
-/// index.locate(index.rows(b"sea"), &mut offsets);
-/// offsets.sort_unstable();
-/// assert_eq!(offsets, [10, 28]);
-/// let mut bytes = Vec::new();
-/// index.extract(4, 5, &mut bytes)?;
-/// assert_eq!(bytes, b"sells");
-/// # Ok::<(), shard::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Index {
-    reader: Reader,
-    places: Places,
-    blocks_end: block::End,
-    shape: Shape,
-    /// The bytes that occur, ascending.
-    symbols: Vec<u8>,
-    /// Number of each byte among them, from 1 on; 0 if it does not occur.
-    codes: [grams::Code; 256],
-    /// First row of the suffixes of the end, of each symbol, and the number of rows.
-    starts: Vec<u32>,
-    kernel: Kernel,
-    layers: Layers,
-    work: work::Sums,
-    reads: Reads,
-}
+use crate::layers::Layers;
+use crate::text::Text;
 
 impl Index {
     /// Opens a shard and verifies every byte of it: a memory map, or a `Vec` that was read whole.
@@ -165,7 +125,7 @@ impl Index {
     /// Answers with portable code, for tests that both ways of computing agree.
     #[cfg(test)]
     fn portable(mut self) -> Self {
-        self.kernel = Kernel::portable();
+        self.kernel = crate::bits::word::Kernel::portable();
         self
     }
 }

@@ -4,10 +4,13 @@
 use crate::bits::packed::Packed;
 use crate::layers::View;
 
-use super::Index;
 use super::block::{Block, Blocks};
 use super::grams::Grams;
 use super::psi::Psi;
+use super::state::Index;
+
+/// Walks that take their steps in turn, so that their cache misses overlap.
+pub(super) const LANES: usize = 32;
 
 /// An index during one query, with the layers that existed when the query started.
 pub(crate) struct Parts<'a> {

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::build::SAMPLING_MAX;
+use super::shape::SAMPLING_MAX;
 use super::*;
 use crate::layers::{Array, LayerFootprint, Rates, TextBuild, TextOptions, Walk};
 use crate::naive;
@@ -372,7 +372,7 @@ fn forged_sections_are_refused_or_answered_without_panic() {
     let file = built(&stanzas(9), 8, 16);
     let reader = Reader::open(file).unwrap();
     // Sections of zeros, of ones, cut and missing, with checksums that match.
-    for forged in open::names::ALL {
+    for forged in shape::names::ALL {
         for fill in [Some(0), Some(0xff), Some(0x55), None] {
             for less in [0, 1, 4] {
                 let mut writer = crate::format::Writer::new(Vec::new()).unwrap();

@@ -5,7 +5,9 @@
 //! four bytes for each value until [`Layers::pack`] has packed it, which takes the packed layer's memory in addition for that
 //! moment.
 
-use super::{Layers, Progress, Walk};
+use super::progress::Progress;
+use super::state::Layers;
+use super::walk::Walk;
 
 /// The progress of filling all marked layers of a shard.
 ///

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use super::index_tests::{Change, apply, change};
 use super::*;
 use crate::index::{self, Index, Options};
+use crate::{Text, naive};
 
 /// Numbers that look random, the same ones for the same seed.
 struct Draw(u64);

@@ -6,8 +6,9 @@
 //! determines whether one may be kept or tried, with
 //! [`TextOptions::bytes_max`](super::TextOptions::bytes_max).
 
-use super::group::Group;
-use super::{Array, Base, Rates, Set};
+use super::group::{Group, LayerFootprint};
+use super::rates::{Array, Rates};
+use super::state::{Base, Layers, Set};
 
 /// The largest rate that is added if the shard has no samples of its own.
 const RATE_MAX: u32 = 1024;
@@ -34,22 +35,6 @@ impl Footprint {
         let layers: usize = self.sa.iter().chain(&self.isa).map(|layer| layer.bytes).sum();
         layers + self.text_bytes + self.hot_bytes + self.dropped_bytes
     }
-}
-
-/// One layer of an array.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct LayerFootprint {
-    /// The sampling rate.
-    pub rate: u32,
-    /// Size in bytes.
-    pub bytes: usize,
-    /// Bytes of the packed copy that [`Layers::pack`](super::Layers::pack) makes of a marked layer before it drops that; 0
-    /// for a packed layer.
-    pub packing_bytes: usize,
-    /// Capacity in values.
-    pub values: usize,
-    /// Known values; all of them, unless the layer is marked and queries are still filling it.
-    pub known: usize,
 }
 
 /// The memory limits of a shard's layers in bytes, by part.
@@ -141,7 +126,7 @@ fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
     (dropped, added)
 }
 
-impl super::Layers {
+impl Layers {
     /// The sampling rate of the next smaller layer of an array, and the bytes that it would take; `None` once
     /// every value is held.
     pub fn next_layer(&self, array: Array) -> Option<(u32, usize)> {

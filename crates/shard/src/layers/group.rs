@@ -8,9 +8,25 @@
 
 use std::sync::Arc;
 
+use super::part::Part;
 use super::values::{Partial, Unfilled, Values, packed_bytes};
-use super::{LayerFootprint, Part};
-use crate::Error;
+use crate::error::Error;
+
+/// One layer of an array.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LayerFootprint {
+    /// The sampling rate.
+    pub rate: u32,
+    /// Size in bytes.
+    pub bytes: usize,
+    /// Bytes of the packed copy that [`Layers::pack`](super::Layers::pack) makes of a marked layer before it drops that; 0
+    /// for a packed layer.
+    pub packing_bytes: usize,
+    /// Capacity in values.
+    pub values: usize,
+    /// Known values; all of them, unless the layer is marked and queries are still filling it.
+    pub known: usize,
+}
 
 /// Maps the indexes of a layer, the multiples of its rate that no larger rate holds, to slots.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

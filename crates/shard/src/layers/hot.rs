@@ -16,9 +16,9 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use hashlink::LruCache;
 use memmap2::MmapMut;
 
-use super::Part;
 use super::memory::zeros;
-use crate::Error;
+use super::part::Part;
+use crate::error::Error;
 
 /// The memory of an entry besides its block: two pointers, a key, a place and its share of a hash
 /// table that is between half and 7/8 full, rounded up.

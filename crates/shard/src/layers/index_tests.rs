@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::index::{self, Index, Options};
+use crate::{Text, naive};
 
 #[derive(Clone, Debug)]
 pub(super) enum Change {

@@ -16,8 +16,8 @@ use std::sync::atomic::AtomicU32;
 
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
-use crate::Error;
 use crate::bits::word::prefetch_at;
+use crate::error::Error;
 
 /// Allocates `len` zero bytes.
 ///

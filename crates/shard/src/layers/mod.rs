@@ -40,136 +40,42 @@ mod hot;
 #[cfg(test)]
 mod index_tests;
 mod memory;
+mod part;
+mod progress;
+mod rates;
 mod regions;
 #[cfg(test)]
 mod regions_tests;
+mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod text_layer;
 mod values;
+mod walk;
 
-use std::fmt::Debug;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::{ArcSwap, Guard};
 
-use crate::{Error, Text, naive};
+use crate::error::Error;
 pub use complete::Completion;
-pub use footprint::{Budget, Changes, Footprint, LayerFootprint};
+pub use footprint::{Budget, Changes, Footprint};
 use group::Group;
+pub use group::LayerFootprint;
 use hot::Hot;
+use part::Part;
+pub use progress::Progress;
+pub use rates::{Array, Rates};
 pub(crate) use regions::Reads;
 pub use regions::{REGIONS_MAX, Regions};
-pub use sweep::{Progress, Sweep};
+pub(crate) use state::Base;
+pub use state::Layers;
+use state::Set;
+pub use sweep::Sweep;
 use text_layer::TextLayer;
 pub use text_layer::{TextBuild, TextOptions};
-
-/// A source of all positions of a text with their rows, in pieces, for a [`Sweep`].
-pub trait Walk {
-    /// The number of segments into which the text is divided.
-    fn segments(&self) -> usize;
-
-    /// Calls `visit(position, row)` once for each position of the text (`0..len`) in the given
-    /// segments, in any order. The end of the text, whose row is 0, may or may not be visited.
-    fn walk(&self, segments: Range<usize>, visit: &mut dyn FnMut(u32, u32));
-}
-
-/// The naive walk, in segments of 16 positions: it scans all rows at each call.
-impl Walk for naive::Text {
-    fn segments(&self) -> usize {
-        self.len().div_ceil(16)
-    }
-
-    fn walk(&self, segments: Range<usize>, visit: &mut dyn FnMut(u32, u32)) {
-        let mut offsets = Vec::new();
-        self.locate(0..self.len() + 1, &mut offsets);
-        for (row, offset) in offsets.into_iter().enumerate() {
-            if segments.contains(&(offset / 16)) {
-                visit(offset as u32, row as u32);
-            }
-        }
-    }
-}
-
-/// One of the two sampled arrays.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Array {
-    /// The suffix array, from a row to its offset in the text: what `locate` reads.
-    Sa,
-    /// Its inverse, from an offset in the text to its row: what `extract` begins with.
-    Isa,
-}
-
-/// Sampling rates of both arrays: powers of two, in any order.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Rates {
-    /// Rates of the suffix array.
-    pub sa: Vec<u32>,
-    /// Rates of the inverse suffix array.
-    pub isa: Vec<u32>,
-}
-
-impl Rates {
-    /// Whether there are no rates.
-    pub fn is_empty(&self) -> bool {
-        self.sa.is_empty() && self.isa.is_empty()
-    }
-}
-
-/// The state that a view refers to. Immutable once it is published.
-#[derive(Clone, Debug)]
-struct Set {
-    sa: Group,
-    isa: Group,
-    /// Whether any layer is marked to be filled by queries.
-    learning: bool,
-    text: Option<Arc<TextLayer>>,
-    hot: Option<Arc<Hot>>,
-}
-
-/// The layers of a shard, shared by reference between threads.
-///
-/// ```
-/// use shard::layers::{Array, Layers, Rates};
-///
-/// // A text of 999 bytes; a query computes that row 8 is the suffix at offset 500.
-/// let layers = Layers::new(1000);
-/// layers.mark(&Rates { sa: vec![8], isa: vec![4] })?;
-/// let view = layers.view();
-/// assert_eq!(view.offset(8), None);
-/// view.learn(500, 8);
-/// assert_eq!(view.offset(8), Some(500));
-/// assert_eq!(view.row_before(510, 400), Some((500, 8)));
-///
-/// // New views lack the dropped layer; an existing view keeps it.
-/// let dropped = layers.drop_lowest(Array::Sa).unwrap();
-/// assert_eq!(layers.view().offset(8), None);
-/// assert_eq!(view.offset(8), Some(500));
-/// assert!(dropped.is_read());
-/// # Ok::<(), shard::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Layers {
-    rows: u32,
-    base: Base,
-    set: ArcSwap<Set>,
-    /// Serialises changes. Lists the dropped parts that may still be referenced; freed ones are
-    /// removed at the next change.
-    dropped: Mutex<Vec<Weak<dyn Part>>>,
-}
-
-/// The sampling rates of the shard itself; 0 if it has no such samples.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Base {
-    /// The shard marks the rows whose offsets are multiples of this rate, so that a walk from any
-    /// row ends within as many steps. SA layers of this or a larger rate would be of little use.
-    pub sa_rate: u32,
-    /// The shard stores the rows of the offsets that are multiples of this rate. If it is a power
-    /// of two, ISA layers do not store those again.
-    pub isa_rate: u32,
-}
+pub use walk::Walk;
 
 impl Layers {
     /// Creates an empty set of layers for a text of `rows - 1` bytes. Takes at most a kilobyte.
@@ -378,18 +284,6 @@ impl Layers {
         change.retain(|part| part.strong_count() > 0);
         change.extend(parts.iter().map(Arc::downgrade));
         Dropped { parts }
-    }
-}
-
-/// A part of the layers whose bytes are counted until it is freed, also after it was dropped.
-trait Part: Debug + Send + Sync {
-    fn bytes(&self) -> usize;
-}
-
-impl Set {
-    fn text_parts(&self) -> Vec<Arc<dyn Part>> {
-        let text = self.text.iter().flat_map(|text| text.parts());
-        text.chain(self.hot.iter().map(|hot| Arc::clone(hot) as Arc<dyn Part>)).collect()
     }
 }
 

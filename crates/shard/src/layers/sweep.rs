@@ -10,26 +10,11 @@
 //! other work: 2.5 to 3.2 CPU s for a layer of each array, of which the walk alone took 2.3.
 
 use super::group::Filling;
-use super::{Layers, Rates, Walk};
-use crate::Error;
-
-/// The progress of work that is done in steps.
-///
-/// The units are segments for a [`Sweep`] and blocks for a [`TextBuild`](super::TextBuild).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Progress {
-    /// Units done.
-    pub done: usize,
-    /// Units in all.
-    pub all: usize,
-}
-
-impl Progress {
-    /// Whether nothing is left to do.
-    pub fn is_finished(self) -> bool {
-        self.done == self.all
-    }
-}
+use super::progress::Progress;
+use super::rates::Rates;
+use super::state::Layers;
+use super::walk::Walk;
+use crate::error::Error;
 
 /// Layers being filled, to be published by [`Layers::publish`] when they are complete.
 ///

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use proptest::prelude::*;
 
 use super::*;
+use crate::{Text, naive};
 
 /// What each rate's layer knows, and whether it is marked to learn more.
 #[derive(Clone, Debug, Default)]

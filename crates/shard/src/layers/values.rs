@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use memmap2::MmapMut;
 
 use super::memory::{Words, zeros};
-use crate::Error;
 use crate::bits::packed::{self, width_of};
+use crate::error::Error;
 
 /// The complement of this means "unknown". It is never a row or an offset.
 const UNKNOWN: u32 = u32::MAX;

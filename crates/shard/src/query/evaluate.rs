@@ -5,7 +5,7 @@ use std::ops::RangeBounds;
 
 use memchr::memmem;
 
-use super::{Condition, Query, Test};
+use super::condition::{Condition, Query, Test};
 use crate::record::{Field, Number, Schema};
 
 impl Query {

@@ -13,8 +13,8 @@
 use std::cell::Cell;
 use std::ops::{Bound, Range};
 
+use super::condition::{Condition, Query};
 use super::pattern::Bounds;
-use super::{Condition, Query};
 use crate::record::{Format, Records};
 
 /// The most literals of one query; further conditions are not looked up.

@@ -12,8 +12,8 @@ use regex_automata::util::syntax;
 use regex_syntax::hir::literal::Extractor;
 use regex_syntax::hir::{Hir, HirKind, Look};
 
-use crate::Error;
 use crate::boundary::is_of_words;
+use crate::error::Error;
 
 /// The longest regular expression in bytes.
 pub(crate) const PATTERN_BYTES_MAX: usize = 4096;

@@ -17,9 +17,10 @@ use super::filter::{Beside, Filter, Literal, Numbers};
 use super::pattern::Bounds;
 use crate::bits::elias_fano::EliasFano;
 use crate::boundary::is_of_words;
+use crate::error::Error;
 use crate::record::{Records, stanza};
+use crate::text::Text;
 use crate::words::Lists;
-use crate::{Error, Text};
 
 /// The number of occurrences that take as long to locate as one record takes to read.
 const OCCURRENCES_PER_RECORD: usize = 8;

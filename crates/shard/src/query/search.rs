@@ -18,13 +18,14 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::condition::{Condition, Query, Test};
 use super::filter::{Beside, Filter, Literal, filter};
 use super::pattern::Bounds;
 use super::plan::{Candidate, Leaf, Lookup, Plan};
-use super::{Condition, Query, Test};
+use crate::error::Error;
 use crate::record::Records;
+use crate::text::Text;
 use crate::words::Lists;
-use crate::{Error, Text};
 
 /// Maximum number of records that an unsorted search extracts together.
 const BATCH_RECORDS: usize = 32;

@@ -20,8 +20,9 @@ use std::fmt;
 use std::ops::Bound;
 use std::str::FromStr;
 
-use super::{Condition, Pattern, Query, Test};
-use crate::Error;
+use super::condition::{Condition, Query, Test};
+use super::pattern::Pattern;
+use crate::error::Error;
 use crate::record::Number;
 
 /// The longest query in bytes.

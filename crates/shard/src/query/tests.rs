@@ -1,8 +1,10 @@
+use std::ops::Bound;
+
 use proptest::prelude::*;
 
 use super::syntax::{DEPTH_MAX, QUERY_BYTES_MAX, TERMS_MAX};
 use super::*;
-use crate::record::{Builder, Format, Records, Schema};
+use crate::record::{Builder, Format, Number, Records, Schema};
 use crate::{Error, naive, sample};
 
 pub(super) fn build(schema: Schema, text: &[u8], record_bytes_max: usize) -> Records {

@@ -34,9 +34,11 @@ use std::sync::Arc;
 use memmap2::MmapMut;
 
 use super::memory::{room, zeros};
-use super::{Progress, Regions};
+use super::progress::Progress;
+use super::regions::Regions;
 use crate::bits::load::u32_at;
-use crate::{Error, Text};
+use crate::error::Error;
+use crate::text::Text;
 pub(super) use stored::TextLayer;
 use stored::{Blocks, MISSING, Places};
 use tokens::{CODES_SLACK, Encoder, Tokens};

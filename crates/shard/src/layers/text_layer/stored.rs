@@ -7,11 +7,12 @@ use std::sync::Arc;
 use memmap2::MmapMut;
 
 use super::tokens::{CODES_SLACK, TOKEN_SLACK, Tokens};
-use crate::Error;
 use crate::bits::load::u32_at;
+use crate::error::Error;
 use crate::layers::hot::Hot;
 use crate::layers::memory::zeros;
-use crate::layers::{Part, Regions};
+use crate::layers::part::Part;
+use crate::layers::regions::Regions;
 
 /// A text layer; see the module.
 pub(in crate::layers) struct TextLayer {

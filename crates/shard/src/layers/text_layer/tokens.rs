@@ -12,9 +12,9 @@ use memmap2::MmapMut;
 use super::strings::Strings;
 use super::train::TOKEN_BYTES_MAX;
 use super::trie::Trie;
-use crate::Error;
 use crate::bits::load::{u32_at, u64_at};
 use crate::bits::packed::append;
+use crate::error::Error;
 use crate::layers::memory::zeros;
 
 const CLASSES: usize = 4;

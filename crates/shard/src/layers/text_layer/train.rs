@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 
 use super::strings::Strings;
 use super::trie::Trie;
-use crate::Error;
+use crate::error::Error;
 
 /// The longest token in bytes.
 pub(super) const TOKEN_BYTES_MAX: usize = 64;
