@@ -2,9 +2,9 @@
 //! objects.
 
 use crate::error::{Error, check, not_negative, positive};
-use crate::storage::Popularity;
+use crate::storage::hit_law::Popularity;
 
-use super::{Catalogue, Group};
+use super::catalogue::{Catalogue, Group};
 
 /// The eviction policy of a memory.
 ///

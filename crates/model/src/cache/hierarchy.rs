@@ -3,8 +3,8 @@
 use crate::bisection::bisect;
 use crate::error::{Error, not_negative};
 
-use super::che::characteristic;
-use super::{Catalogue, Eviction, Group};
+use super::catalogue::{Catalogue, Group};
+use super::che::{Eviction, characteristic};
 
 /// The smallest rate that counts.
 const RATE_MIN: f64 = 1e-290;

@@ -1,8 +1,9 @@
 //! Che's approximation as a table of hit ratio against memory, for thousands of look-ups.
 
-use crate::storage::HitLaw;
+use crate::storage::hit_law::HitLaw;
 
-use super::{Cache, Group, Hits};
+use super::catalogue::Group;
+use super::che::{Cache, Hits};
 
 /// Points of the table.
 const POINTS: usize = 400;

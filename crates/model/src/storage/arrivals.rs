@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::queue::ArrivalLaw;
 
-use super::{Node, Operating};
+use super::node::{Node, Operating};
 
 impl Node {
     /// The operating point under the node's law of arrivals, given that of a Poisson stream of the same mean.

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::queue::{Bursts, relaxation_s};
 
 use super::front::FrontOperating;
-use super::{Node, Operating};
+use super::node::{Node, Operating};
 
 impl Node {
     /// The operating point at the loads that the devices experience, given the operating point

@@ -4,11 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bisection::bisect;
 use crate::error::{Error, check, positive};
-use crate::queue::waiting_mean;
-
-use super::Node;
 
 /// A limit of bytes per second that all replies of a node share, one after the other: at most
 /// C/bytes requests/s.
@@ -77,7 +73,7 @@ pub struct FrontOperating {
     pub wait_mean: f64,
 }
 
-/// The resource of a node that saturates first ([`Node::breaks_first`]).
+/// The resource of a node that saturates first ([`super::Node::breaks_first`]).
 ///
 /// ```
 /// assert_eq!(model::storage::Limit::Link.as_str(), "link");
@@ -101,74 +97,6 @@ impl Limit {
             Limit::Link => "link",
             Limit::Workers => "workers",
         }
-    }
-}
-
-impl Node {
-    pub(super) fn check_front(&self) -> Result<(), Error> {
-        if let Some(link) = &self.link {
-            link.check()?;
-        }
-        let workers = self.workers.map_or(1.0, f64::from);
-        check("the number of workers", workers, 1.0..=f64::from(WORKERS_MAX), "1 to 10,000")?;
-        Ok(())
-    }
-
-    /// Load in requests/s at which link or workers are always busy, and which of them. `held`
-    /// returns the mean response at a load below `devices`, the saturation of the devices.
-    pub(super) fn front_saturation(
-        &self,
-        devices: f64,
-        held: impl Fn(f64) -> f64,
-    ) -> Option<(f64, Limit)> {
-        let link = self.link.map(|link| (link.saturation(), Limit::Link));
-        let workers = self.workers.and_then(|workers| {
-            let free = |rate: f64| rate * held(rate) < f64::from(workers);
-            let mut high = devices;
-            if high.is_infinite() {
-                high = 1.0;
-                while free(high) {
-                    high *= 2.0;
-                    if high > 1e15 {
-                        return None;
-                    }
-                }
-            }
-            Some((bisect(high, free), Limit::Workers))
-        });
-        link.into_iter().chain(workers).min_by(|a, b| a.0.total_cmp(&b.0))
-    }
-
-    /// The operating point of link and workers past the saturation of some resource: a saturated
-    /// link or device lets nothing through, and workers are then all held.
-    pub(super) fn front_overloaded(&self, rate: f64) -> FrontOperating {
-        let link = self.link.map_or(0.0, |link| rate / link.saturation());
-        let stuck = link >= 1.0 || self.workers.is_some();
-        FrontOperating {
-            link_utilisation: link.min(1.0),
-            workers_utilisation: if self.workers.is_some() { 1.0 } else { 0.0 },
-            waits: if stuck { 1.0 } else { 0.0 },
-            wait_mean: if stuck { f64::INFINITY } else { 0.0 },
-        }
-    }
-
-    /// The operating point of link and workers below their saturation, for requests that hold a
-    /// worker for `held` seconds.
-    pub(super) fn front_operating(&self, rate: f64, held: f64) -> FrontOperating {
-        let mut at = FrontOperating::default();
-        if let Some(link) = &self.link {
-            let service = link.bytes_mean / link.bytes_per_s;
-            at.link_utilisation = rate * service;
-            at.waits = at.link_utilisation;
-            at.wait_mean = waiting_mean(rate, service, link.bytes_scv, 1);
-        }
-        if let Some(workers) = self.workers {
-            at.workers_utilisation = rate * held / f64::from(workers);
-            let waits = crate::queue::erlang_c(workers.max(1), at.workers_utilisation);
-            at.waits = 1.0 - (1.0 - at.waits) * (1.0 - waits);
-            at.wait_mean += waiting_mean(rate, held, 1.0, workers);
-        }
-        at
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check};
 
-use super::HitLaw;
+use super::hit_law::HitLaw;
 
 /// q(λ) = q₀ − αλ, clamped to 0 to 1: the share of requests that memory answers; λ in requests/s of
 /// one server, α in seconds per request.

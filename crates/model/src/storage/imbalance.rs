@@ -8,8 +8,7 @@ use statrs::function::erf::{erfc, erfc_inv};
 use crate::cache::{Catalogue, Group};
 use crate::error::{Error, check, not_negative};
 
-use super::BETA;
-use super::spotify::spread;
+use super::spotify::{BETA, spread};
 
 /// Number of objects that [`Imbalance::sample_shares`] places one by one; the others enter by mean and
 /// variance.

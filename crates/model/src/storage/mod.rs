@@ -15,24 +15,29 @@ mod class;
 mod cluster;
 mod delay;
 mod front;
+pub(crate) mod hit_law;
 mod hit_ratio;
 mod imbalance;
+mod levels;
 mod node;
+mod node_front;
 mod renewal;
 mod several;
+mod solved;
 mod spotify;
 mod tiers;
 
 pub use by_load::ByLoad;
 pub use class::{Background, Class};
-pub use cluster::{Change, Cluster, ClusterOperating, HitLaw, Member, Popularity, Server, Within};
+pub use cluster::{Change, Cluster, ClusterOperating, Member, Server, Within};
 pub use delay::Delay;
 pub(crate) use delay::SCV_MAX;
 pub use front::{FrontOperating, Limit, Link, WORKERS_MAX};
+pub use hit_law::{HitLaw, Popularity};
 pub use hit_ratio::HitRatio;
 pub use imbalance::Imbalance;
 pub use node::{DeviceGroup, Node, NodeAt, Operating};
-pub use several::SolvedQueues;
+pub use solved::SolvedQueues;
 pub use spotify::{
     BETA, Spotify, balls_into_bins_limit, cluster_cdf, effective_objects, weighted_limit,
 };

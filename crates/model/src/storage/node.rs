@@ -5,11 +5,11 @@ use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, is_stable, not_negative, positive};
 use crate::queue::ArrivalLaw;
 
-use super::HitRatio;
-use super::by_load::Levels;
 use super::class::Class;
 use super::delay::Delay;
 use super::front::{FrontOperating, Limit, Link};
+use super::hit_ratio::HitRatio;
+use super::levels::Levels;
 
 /// Devices of one class with nearly equal load. [`Node`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use crate::distribution::ServiceTime;
 use crate::error::Error;
 use crate::queue::Renewal;
 
-use super::{Node, Operating};
+use super::node::{Node, Operating};
 
 /// The smallest load of the queues over the real one: a queue where nobody waits needs some load to have its service
 /// time.

@@ -3,229 +3,19 @@
 //! [`Mgm`] is within half a point of the exact law, but takes some milliseconds for each arrival
 //! rate, and a node is evaluated at thousands of loads. [`Evaluated`] takes a microsecond for any
 //! load, but its formula is exact only for one server or exponential service, and some points off
-//! otherwise. Therefore the difference of the two is interpolated in the load.
+//! otherwise. Therefore the difference of the two is interpolated in the load (`solved`).
 //!
-//! A request waits with Erlang's probability C. The difference divided by C is a smooth function of
-//! the utilisation from 0 to 1, and 0 at 1, where both CDFs are 0. It is computed at [`POINTS`]
-//! Chebyshev points of the utilisations at which C is not negligible, and interpolated by the
-//! barycentric formula (J.-P. Berrut, L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM
-//! Review 46, 2004). With one server there is no difference, and nothing is computed.
+//! Cost: a millisecond for each t, and less than a microsecond for a load, once the queues of a law are solved.
 //!
-//! Cost: [`POINTS`] − 1 queues for a law, some tens of milliseconds up to 16 servers and 0.2 s past
-//! them; once, because a class keeps them ([`SolvedQueues`]). Then a millisecond for each t, and
-//! less than a microsecond for a load.
+//! [`Mgm`]: crate::queue::Mgm
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::bisection::bisect;
-use crate::distribution::{Empirical, ServiceTime};
-use crate::queue::{
-    self, Discipline, Evaluated, InOrder, InOrderQueue, MgmLoads, SharedQueue, Slowdown,
-    SlowdownQueue, erlang_c,
-};
+use crate::distribution::ServiceTime;
+use crate::queue::{Discipline, Evaluated, InOrderQueue, SharedQueue, SlowdownQueue};
 
-use super::Class;
-
-/// Number of utilisations at which the two forms are compared.
-const POINTS: usize = 12;
-
-/// The probability of waiting below which the difference is negligible.
-const RARE: f64 = 1e-4;
-
-/// The largest number of laws whose queues are kept, of each discipline.
-const KEPT_MAX: usize = 6;
-/// The same of servers whose speed depends on the number present: as many as a model has replicates, and some.
-const SLOWED_MAX: usize = 200;
-/// Works that stand for a law.
-const WORKS: usize = 16_384;
-
-/// The queues solved for a [`Class`]. Clones share them. The law and servers they were solved for
-/// are stored with them, so a changed class gets its own. They are a cache and not part of a
-/// class's value, so all compare equal. [`super::Node::at_time`] fills them (some tens of milliseconds
-/// for each law, once).
-#[derive(Clone, Debug, Default)]
-pub struct SolvedQueues {
-    line: Arc<Mutex<Vec<Arc<Several>>>>,
-    shared: Arc<Mutex<Vec<Arc<SharedQueue>>>>,
-    in_order: Arc<Mutex<Vec<Arc<InOrderQueue>>>>,
-    slowed: Arc<Mutex<Vec<Slowed>>>,
-}
-
-impl PartialEq for SolvedQueues {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl SolvedQueues {
-    /// The queues for a law and several servers, solved now unless they are kept; `None` for one
-    /// server, or if a queue cannot be solved: then the plain form is used.
-    fn solve(&self, service: &Empirical, servers: u32) -> Option<Arc<Several>> {
-        if servers < 2 {
-            return None;
-        }
-        // The list is consistent even if a thread panicked while it held the lock.
-        let mut kept = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |s: &&Arc<Several>| s.servers == servers && s.service == *service;
-        if let Some(known) = kept.iter().find(same) {
-            return Some(Arc::clone(known));
-        }
-        let solved = Arc::new(Several::new(service, servers)?);
-        if kept.len() >= KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push(Arc::clone(&solved));
-        Some(solved)
-    }
-
-    /// The queue of shared processors for a law, simulated now unless it is kept.
-    fn shared(&self, service: &Empirical, processors: u32) -> Arc<SharedQueue> {
-        let mut kept = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = kept.iter().find(|known| known.is_of(processors, service)) {
-            return Arc::clone(known);
-        }
-        let solved = Arc::new(SharedQueue::new(processors, service));
-        if kept.len() >= KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push(Arc::clone(&solved));
-        solved
-    }
-}
-
-impl SolvedQueues {
-    /// The queue of works in their order, simulated now unless it is kept.
-    pub(super) fn in_order(&self, works: &InOrder) -> Arc<InOrderQueue> {
-        let mut kept = self.in_order.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = kept.iter().find(|known| known.is_of(works)) {
-            return Arc::clone(known);
-        }
-        let solved = Arc::new(InOrderQueue::new(works));
-        if kept.len() >= KEPT_MAX {
-            kept.remove(0);
-        }
-        kept.push(Arc::clone(&solved));
-        solved
-    }
-}
-
-impl SolvedQueues {
-    /// The queue of servers whose speed depends on the number present; its loads are simulated when they are first wanted. Those of the
-    /// replicates of a model differ, and all are kept.
-    pub(super) fn slowed(&self, slowdown: &Slowdown, class: &Class) -> Arc<SlowdownQueue> {
-        let mut kept = self.slowed.lock().unwrap_or_else(PoisonError::into_inner);
-        let (servers, is_shared, law) =
-            (class.servers, class.discipline.is_shared(), &class.service);
-        let same = |known: &&Slowed| known.1.is_of(slowdown, servers, is_shared) && known.0 == *law;
-        if let Some(known) = kept.iter().find(same) {
-            return Arc::clone(&known.1);
-        }
-        let works = equally_likely(law);
-        let solved = SlowdownQueue::new(slowdown, servers, is_shared, works, law.mean());
-        let solved = Arc::new(solved);
-        if kept.len() >= SLOWED_MAX {
-            kept.remove(0);
-        }
-        kept.push((law.clone(), Arc::clone(&solved)));
-        solved
-    }
-}
-
-/// A law with its queue.
-type Slowed = (Empirical, Arc<SlowdownQueue>);
-
-/// Works of a law over its mean that are equally likely: the middles of equal shares.
-fn equally_likely(law: &Empirical) -> Vec<f64> {
-    let (pieces, mean) = (law.pieces(), law.mean());
-    let (mut at, mut below) = (0, 0.0);
-    let work = |i: usize| {
-        let share = (i as f64 + 0.5) / WORKS as f64;
-        while at + 1 < pieces.len() && below + pieces[at].share < share {
-            below += pieces[at].share;
-            at += 1;
-        }
-        pieces.get(at).map_or(0.0, |piece| {
-            let part = ((share - below) / piece.share).clamp(0.0, 1.0);
-            (piece.centre + piece.half_width * (2.0 * part - 1.0)).max(0.0) / mean
-        })
-    };
-    (0..WORKS).map(work).collect()
-}
-
-/// Queues with one law of service and several servers, solved at several utilisations.
-#[derive(Debug)]
-struct Several {
-    /// In descending order, all below 1.
-    utilisations: Vec<f64>,
-    queues: MgmLoads<Empirical>,
-    lowest: f64,
-    service: Empirical,
-    servers: u32,
-}
-
-impl Several {
-    fn new(service: &Empirical, servers: u32) -> Option<Several> {
-        let lowest = bisect(1.0, |rho| erlang_c(servers, rho) < RARE);
-        let at = |k: usize| lowest + (1.0 - lowest) * 0.5 * (1.0 + chebyshev(k));
-        // The value at utilisation 1 is known.
-        let utilisations: Vec<f64> = (1..POINTS).map(at).collect();
-        let queues = MgmLoads::new(servers, service.clone(), &utilisations).ok()?;
-        Some(Several { utilisations, queues, lowest, service: service.clone(), servers })
-    }
-
-    /// The excess of the response CDF at `t` seconds over the plain form.
-    fn excess(&self, plain: &Evaluated, t: f64) -> Option<Excess> {
-        let mut values = [0.0; POINTS];
-        let (mean, servers) = (self.service.mean(), self.servers);
-        let found = self.queues.response_cdfs_at(t);
-        for (value, (rho, cdf)) in
-            values.iter_mut().skip(1).zip(self.utilisations.iter().zip(found))
-        {
-            let more = cdf - plain.response_cdf(rho * f64::from(servers) / mean);
-            *value = more / erlang_c(servers, *rho);
-        }
-        let lowest = self.lowest;
-        values.iter().all(|v| v.is_finite()).then_some(Excess { values, lowest, mean, servers })
-    }
-}
-
-/// The k-th Chebyshev point of the second kind, from 1 down to −1.
-fn chebyshev(k: usize) -> f64 {
-    (std::f64::consts::PI * k as f64 / (POINTS - 1) as f64).cos()
-}
-
-/// The excess of the response CDF at one time over the plain form, for any load.
-#[derive(Clone, Copy, Debug)]
-struct Excess {
-    /// The excess divided by the probability of waiting, at the Chebyshev points.
-    values: [f64; POINTS],
-    lowest: f64,
-    mean: f64,
-    servers: u32,
-}
-
-impl Excess {
-    fn excess(&self, rate: f64) -> f64 {
-        let rho = rate * self.mean / f64::from(self.servers);
-        if rho.is_nan() || rho <= 0.0 || rho >= 1.0 {
-            return 0.0;
-        }
-        let x = (2.0 * (rho.max(self.lowest) - self.lowest) / (1.0 - self.lowest) - 1.0).max(-1.0);
-        let (mut above, mut below) = (0.0, 0.0);
-        for (k, value) in self.values.iter().enumerate() {
-            let apart = x - chebyshev(k);
-            if apart == 0.0 {
-                return value * erlang_c(self.servers, rho);
-            }
-            let end = k == 0 || k == POINTS - 1;
-            let sign = if k % 2 == 0 { 1.0 } else { -1.0 };
-            let weight = sign * if end { 0.5 } else { 1.0 } / apart;
-            above += weight * value;
-            below += weight;
-        }
-        above / below * erlang_c(self.servers, rho)
-    }
-}
+use super::class::Class;
+use super::solved::Excess;
 
 /// A class of devices at one time: P(T ≤ t) at any load.
 #[derive(Clone, Debug)]
@@ -413,43 +203,18 @@ impl LineAt {
     }
 }
 
-/// Mean waiting time in seconds of M/G/m; infinite at saturation. Exact for one server and for
-/// exponential service.
-///
-/// Linear in the SCV between the waits of M/D/m and M/M/m (and beyond 1 the same line). The wait of
-/// M/D/m is Cosmetatos's approximation, E\[W\] = ½(1 + (1 − ρ)(m − 1)(√(4 + 5m) − 2)/(16ρm))·E\[W\]
-/// of M/M/m: G. Cosmetatos, "Approximate explicit formulae for the average queueing time in the
-/// processes (M/D/r) and (D/M/r)", INFOR 13 (1975). Cost: Erlang's C.
-pub(super) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 {
-    let c = f64::from(servers.max(1));
-    let rho = rate * mean / c;
-    if rho >= 1.0 {
-        return f64::INFINITY;
-    }
-    if servers < 2 || rho <= 0.0 {
-        return queue::waiting_mean(rate, mean, scv, 1);
-    }
-    let exponential = queue::waiting_mean(rate, mean, 1.0, servers);
-    // Cosmetatos's term grows without bound as ρ → 0; with constant service requests wait no longer
-    // than with exponential service.
-    let more = (1.0 - rho) * (c - 1.0) * ((4.0 + 5.0 * c).sqrt() - 2.0) / (16.0 * rho * c);
-    let constant = (0.5 * (1.0 + more)).min(1.0);
-    let share = constant + scv * (1.0 - constant);
-    // A request that finds all servers busy waits at least for the first of m services to end.
-    exponential * share.max(0.0)
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
-    use crate::distribution::{Gamma, Lognormal, Piece};
-    use crate::queue::{Mgm, Queue};
+    use crate::distribution::{Empirical, Gamma, Lognormal, Piece};
+    use crate::queue::{self, Mgm, Queue};
+    use crate::storage::class::waiting_mean;
 
     use super::*;
 
     /// A law in pieces of 1/400 of its probability, as measured ones are.
-    fn class(law: &dyn ServiceTime, servers: u32) -> Class {
+    pub(in crate::storage) fn class(law: &dyn ServiceTime, servers: u32) -> Class {
         let step = law.mean() / 40.0;
         let piece = |i: u32| {
             let (low, high) = (f64::from(i) * step, f64::from(i + 1) * step);
@@ -485,22 +250,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn queues_are_solved_once_for_a_law_and_its_clones() {
-        let class = class(&Gamma::new(0.01, 0.5).unwrap(), 2);
-        let first = class.solved.solve(&class.service, 2).unwrap();
-        let again = class.clone().solved.solve(&class.service, 2).unwrap();
-        assert!(Arc::ptr_eq(&first, &again));
-        // Another law, or other servers, are others.
-        let slower = class.service.with_moments(0.02, 0.5).unwrap();
-        let other = class.solved.solve(&slower, 2).unwrap();
-        assert!(!Arc::ptr_eq(&first, &other) && other.service == slower);
-        for servers in 3..20 {
-            assert_eq!(class.solved.solve(&slower, servers).unwrap().servers, servers);
-        }
-        assert_eq!(class.solved.line.lock().unwrap().len(), KEPT_MAX);
     }
 
     /// A replicate of the same shape, by the queues of the model's law, whatever it is beside.

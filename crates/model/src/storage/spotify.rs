@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::bisection::bisect;
 use crate::error::{Error, check, is_stable, not_negative, positive};
 
-use super::HitRatio;
+use super::hit_ratio::HitRatio;
 
 /// β of the balls-into-bins bound ([`balls_into_bins_limit`]) that reproduces the paper's numbers;
 /// the paper does not print it. The bound holds with probability tending to 1 for any β above 1.

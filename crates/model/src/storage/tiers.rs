@@ -5,8 +5,11 @@ use crate::bisection::{bisect, quantile};
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, is_stable, not_negative, positive};
 
+use super::class::Class;
+use super::cluster::Server;
+use super::hit_law::HitLaw;
+use super::node::Node;
 use super::several::ClassAt;
-use super::{Class, HitLaw, Node, Server};
 
 /// How a tier answers. [`Tiers`] has an example of both kinds.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::statistics::student_95;
-use crate::storage::{HitLaw, Popularity};
+use crate::storage::hit_law::{HitLaw, Popularity};
 
-use super::PARTS;
+use super::recency::PARTS;
 
 /// Distances are stored exactly up to 256, and to 1/128 of their value above.
 const BITS: u32 = 7;

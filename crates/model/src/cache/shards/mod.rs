@@ -10,10 +10,7 @@ use std::collections::BTreeMap;
 use crate::error::{Error, check, not_negative, positive};
 
 use curve::Tally;
-use recency::Recency;
-
-/// Number of parts of the sampled keys, for the interval.
-pub(crate) const PARTS: usize = 8;
+use recency::{PARTS, Recency};
 
 /// The smallest number of sampled keys of a curve with an interval.
 const KEYS_MIN: f64 = 16.0;

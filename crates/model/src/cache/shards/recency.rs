@@ -1,7 +1,8 @@
 //! The order of the last requests for each key, with the bytes in front of each key: a Fenwick
 //! tree.
 
-use super::PARTS;
+/// Number of parts of the sampled keys, for the interval.
+pub(super) const PARTS: usize = 8;
 
 /// Bytes of the keys at their places, the newest last, for each part of the keys. A Fenwick tree
 /// (binary indexed tree): prefix sums in log n steps, each of one cache line.

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, positive};
 
-use super::{Cluster, HitLaw, Server};
+use super::super::hit_law::HitLaw;
+use super::members::Cluster;
+use super::server::Server;
 
 /// A change of a cluster. [`Cluster::changed`] applies it; each change also has a method of its
 /// own.

@@ -1,9 +1,10 @@
 //! [`Server`]: the interface between a cluster and the models of its servers.
 
 use crate::error::{Error, is_stable, positive};
-use crate::storage::{Node, Spotify};
 
-use super::HitLaw;
+use super::super::hit_law::HitLaw;
+use super::super::node::Node;
+use super::super::spotify::Spotify;
 
 /// P(T ≤ t) at one time t, as a function of a load in requests/s: [`Server::within`], boxed.
 pub type Within = Box<dyn Fn(f64) -> f64>;

@@ -1,9 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Error;
 use crate::distribution::{Empirical, Piece};
 use crate::queue::ArrivalLaw;
-use crate::storage::{Class, DeviceGroup, HitRatio, Spotify, cluster_cdf};
+use crate::storage::{Class, DeviceGroup, HitRatio, Node, Popularity, Spotify, cluster_cdf};
 
 fn exponential(mean: f64) -> Empirical {
     let pieces = (0..400).map(|i| {
