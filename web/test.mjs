@@ -60,10 +60,13 @@ test('files have what is drawn', async () => {
 });
 
 test('numbers are as people read them', async () => {
-  const { bytes, number, percent, span } = await module('format');
+  const { bytes, exact, number, percent, span } = await module('format');
   assert.deepEqual([0.0123, 0.5, 75, null, Infinity].map(span), ['12.3 ms', '500 ms', '1.25 min', '–', '–']);
   assert.deepEqual([0.5, 0.9912, 1, null].map(percent), ['50.0 %', '99.12 %', '100.0 %', '–']);
-  assert.deepEqual([0, 12.345, 1234.5, 2.5e6, NaN].map(number), ['0', '12.3', '1235', '2.50 M', '–']);
+  assert.deepEqual([0, 12.345, 99.96, 1234.4, 639364, 2.5e6, NaN].map(number), ['0', '12.3', '100', '1,234', '639,364', '2,500,000', '–']);
+  // The examples of `ground::number::digits`, which the commands print with.
+  assert.deepEqual([0.1 + 0.2, -1234.4, 12_345_678, 1e300, 1e-6].map(number), ['0.3', '−1,234', '12.3 M', '1e300', '0.000001']);
+  assert.deepEqual([99.999, 1e6, 0.001].map(exact), ['99.999', '1,000,000', '0.001']);
   assert.deepEqual([12, 2048, 3.5 * 2 ** 20].map(bytes), ['12 B', '2 KiB', '3.5 MiB']);
 });
 

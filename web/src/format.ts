@@ -6,11 +6,24 @@ export function known(value: Maybe): value is number {
   return typeof value === 'number' && Number.isFinite(value);
 }
 
+// With commas between the thousands, at most so many decimals and no zeros at their end.
+function grouped(value: number, decimals: number): string {
+  return value.toLocaleString('en-US', { maximumFractionDigits: Math.max(0, decimals) }).replace('-', '−');
+}
+
+// Three significant digits at least, as the commands print them (`ground::number::digits`).
 export function digits(value: number): string {
-  const size = Math.abs(value);
-  if (size >= 1e6) return `${(value / 1e6).toPrecision(3)} M`;
-  if (size >= 100) return value.toFixed(0);
-  return String(Number(value.toPrecision(3)));
+  // As rounded, so that 9.999 is 10.
+  const [mantissa, exponent] = value.toExponential(2).split('e').map(Number);
+  const power = exponent ?? 0;
+  if (value !== 0 && (power >= 15 || power < -12)) return `${mantissa}e${power}`.replace('-', '−');
+  if (power >= 7) return `${grouped(value / 1e6, 8 - power)} M`;
+  return grouped(value, 2 - power);
+}
+
+// A number as it was given, with all its digits.
+export function exact(value: number): string {
+  return value.toLocaleString('en-US', { maximumSignificantDigits: 12 });
 }
 
 export function number(value: Maybe): string {

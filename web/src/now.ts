@@ -106,7 +106,7 @@ export class Now {
       tile(`Within ${span(model.objective_s)}`, percent(within), `objective ${shareText(model.share)}`, good),
       tile('Headroom', times ? `${number(times.value)} ×` : '–', times ? `95 %: ${number(times.low)} to ${number(times.high)} times this load` : 'no model yet', room),
       tile('Response p99', span(model.measured.p99_s), `median ${span(model.measured.p50_s)}`, ''),
-      tile('Predictions off by', known(errors.median_points) ? `${errors.median_points.toFixed(1)} points` : '–', `median of ${errors.count} checked`, ''),
+      tile('Predictions off by', known(errors.median_points) ? `${errors.median_points.toFixed(1)} points` : '–', `median of ${number(errors.count)} checked`, ''),
     );
   }
 

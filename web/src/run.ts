@@ -1,5 +1,6 @@
 // A run folder as the page reads it: the requests of each step, as the clients saw them.
 
+import { exact } from './format';
 import { Histogram, type Stored } from './histogram';
 
 const FORMAT = '1';
@@ -127,7 +128,7 @@ function parsed<T>(line: string, at: number, isLast: boolean, file: string): T |
 
 function stepsOf(text: string): Step[] {
   const lines = text.split('\n').filter((line) => line.trim() !== '');
-  if (lines.length > STEPS_MAX) throw new Error(`\`steps\` has ${lines.length} lines, and this page shows at most ${STEPS_MAX}`);
+  if (lines.length > STEPS_MAX) throw new Error(`\`steps\` has ${exact(lines.length)} lines, and this page shows at most ${exact(STEPS_MAX)}`);
   return lines.flatMap((line, at) => parsed<Step>(line, at + 1, at === lines.length - 1, 'steps') ?? []);
 }
 
@@ -176,7 +177,7 @@ export async function readRun(name: string, files: RunFiles): Promise<Run> {
     for (const line of lines) take(line, false);
   }
   take(held, true);
-  const title = (step: Step) => `step ${step.index}${step.rate === null ? '' : `, ${Number(step.rate.toPrecision(4))}/s`}`;
+  const title = (step: Step) => `step ${step.index}${step.rate === null ? '' : `, ${exact(Number(step.rate.toPrecision(4)))}/s`}`;
   const measured = steps.length > 0 ? steps.map((step, index) => ({ name: title(step), reads: clientSide(each[index] ?? sides()) })) : [{ name: 'all of it', reads: clientSide(whole) }];
   const filled = measured.filter((step) => step.reads.all.count > 0);
   if (filled.length === 0) throw new Error('it has no reads of clients (queues `load`, `gateway`, `node`) within its steps');

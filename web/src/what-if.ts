@@ -122,7 +122,7 @@ export class WhatIf {
         add(
           `devices-${of.name}`,
           `${words(of.name)}s of a server`,
-          of.name === 'hot_device' ? `now ${of.count}; more of them hold more of what is read often` : `now ${of.count}, sharing ${percent(of.share)} of the reads`,
+          of.name === 'hot_device' ? `now ${digits(of.count)}; more of them hold more of what is read often` : `now ${digits(of.count)}, sharing ${percent(of.share)} of the reads`,
           1,
           Math.max(4, 4 * of.count),
           of.count,
@@ -230,7 +230,7 @@ export class WhatIf {
       tile('Busiest device', prediction ? percent(prediction.utilisation_max.value) : '–', prediction ? `memory answers ${percent(prediction.hit_ratio.value)}` : ''),
       tile('Breaks first', breaks(answer), `saturated at ${number(answer.limits.saturation.value)} requests/s`),
     ];
-    if (answer.cost !== null) tiles.push(tile('Cost', digits(answer.cost), `${answer.servers} servers answer`));
+    if (answer.cost !== null) tiles.push(tile('Cost', digits(answer.cost), `${digits(answer.servers)} servers answer`));
     this.tiles.replaceChildren(...tiles);
     const doubts: string[] = [];
     if (this.model) doubts.push(`Of the model ${this.model.name}.`);
@@ -251,7 +251,7 @@ export class WhatIf {
       const within = found?.prediction?.points[0]?.concertina.value;
       return [
         found ? number(found.rate) : '–',
-        found ? String(found.servers) : '–',
+        number(found?.servers),
         percent(within),
         span(found?.prediction?.response_mean.value),
         span(found?.response_p99?.value),

@@ -47,7 +47,7 @@ fn two_runs_and_a_model_are_laid_over_each_other() {
         ["run.toml", "windows", "steps"].map(|name| lab.path("load").join(name)).into();
     browser.choose("#runs-files", &run);
     let rows = await_rows(&mut browser, 1);
-    assert!(rows[0][0].as_str().unwrap().starts_with("run, step 0, 1000/s"), "{rows}");
+    assert!(rows[0][0].as_str().unwrap().starts_with("run, step 0, 1,000/s"), "{rows}");
     // A folder that is dropped has its name; a second run lies over the first.
     browser.drop_on(".drop", &lab.path("load"));
     let rows = await_rows(&mut browser, 2);
@@ -77,7 +77,9 @@ fn measured_as_reported(browser: &mut Browser, report: &Value) {
         let measured = &report["steps"][index]["measured"];
         let share = report["rows"][index]["measured"]["value"].as_f64().unwrap();
         let rate = measured["rate"].as_f64().unwrap();
-        let cells: Vec<&str> = (0..10).map(|at| rows[row][at].as_str().unwrap()).collect();
+        // Commas stand between the thousands.
+        let plain = |at: usize| rows[row][at].as_str().unwrap().replace(',', "");
+        let cells: Vec<String> = (0..10).map(plain).collect();
         assert_eq!(cells[1], format!("{rate:.0}"), "rate of {cells:?}");
         assert_eq!(
             cells[2].parse(),
