@@ -28,9 +28,9 @@ const DECISIONS: &str = "/admin/actions/";
 /// Where what-if questions are asked.
 const WHAT_IF: &str = "/what-if";
 
-/// What the page may do: its own script and style, requests to its own server, nothing else.
+/// What the page may do: its own script, style and icon, which is in its text, requests to its own server, nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-    img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Whether a path belongs to the page itself. The page contains no figures, so it needs no token; its
 /// script asks the user for the token.

@@ -225,6 +225,18 @@ fn browser(address: SocketAddr) {
     assert_eq!(browser.errors, Vec::<String>::new());
 }
 
+/// Browsers ask a server for the icon that a page does not have.
+#[test]
+fn the_page_has_its_icon_in_its_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]);
+    let page = Client::connect(server.address()).get("/");
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.contains("img-src data:;"), "{policy}");
+    assert!(page.text().contains("<link rel=\"icon\" href=\"data:"), "no icon");
+    server.stop();
+}
+
 #[test]
 fn the_page_keeps_to_itself() {
     let folder = tempfile::tempdir().unwrap();
