@@ -113,10 +113,11 @@ test('a run is read in pieces, each window to its step', async () => {
   // The last line broke off.
   const text = `${lines.join('\n')}\n${window(21, 'load', good).slice(0, 40)}`;
   const steps = [10, 20].map((second, index) => JSON.stringify({ index, rate: 4, start_unix_us: second * 1e6, end_unix_us: (second + 2) * 1e6 })).join('\n');
-  const description = 'format = 1\nlaboratory = "disks \\"of 4 ms\\""\n[machine]\nlaboratory = "x"\n';
+  const description = 'format = 1\nkind = "load"\nstart_unix_us = 1796064928964111\nlaboratory = "disks \\"of 4 ms\\""\n[machine]\nlaboratory = "x"\nkind = "y"\n';
   const pieces = text.match(/[^]{1,17}/g);
   const run = await readRun('a', { description, steps, windows: pieces });
   assert.equal(run.laboratory, 'disks "of 4 ms"');
+  assert.deepEqual([run.command, run.startUnixUs], ['load', 1796064928964111]);
   assert.deepEqual(run.steps.map((step) => step.name), ['step 0, 4/s', 'step 1, 4/s']);
   const [first, second] = run.steps.map((step) => step.reads);
   // Two windows of the first step: an error and what was not answered are late.
@@ -128,4 +129,11 @@ test('a run is read in pieces, each window to its step', async () => {
   assert.deepEqual(whole.steps.map((step) => [step.name, step.reads.seconds]), [['all of it', 4]]);
   await assert.rejects(readRun('a', { description, steps, windows: ['{\n{}\n'] }), /line 1 of `windows`/);
   await assert.rejects(readRun('a', { description: 'format = 2', steps, windows: [text] }), /format 2/);
+});
+
+test('runs and models that were opened have names of their own', async () => {
+  const { ownName } = await module('runs');
+  const names = [];
+  for (const name of ['run', 'run', 'model.toml', 'run', 'model.toml', 'run 2']) names.push(ownName(name, names));
+  assert.deepEqual(names, ['run', 'run 2', 'model.toml', 'run 3', 'model.toml 2', 'run 2 2']);
 });

@@ -3,7 +3,7 @@
 import { exact } from './format';
 import { Histogram, type Stored } from './histogram';
 
-const FORMAT = '1';
+const FORMAT = 1;
 // Bounds of what is read: a line of `windows` has some kilobytes.
 const LINE_MAX = 16e6;
 const STEPS_MAX = 1000;
@@ -97,6 +97,9 @@ export interface MeasuredStep {
 export interface Run {
   kind: 'run';
   name: string;
+  // The command that wrote it, and when that began, microseconds since 1970.
+  command: string | null;
+  startUnixUs: number | null;
   laboratory: string | null;
   objectivesMs: number[];
   steps: MeasuredStep[];
@@ -144,8 +147,15 @@ function clientSide(of: Sides): Reads {
   return all.find((reads) => reads.all.count > 0 && 2 * reads.known >= reads.all.count) ?? all.find((reads) => reads.all.count > 0) ?? of.load;
 }
 
+// The whole number of a key before the first table.
+function wholeOf(toml: string, name: string): number | null {
+  const top = toml.split(/^\[/m)[0] ?? '';
+  const found = new RegExp(`^${name}\\s*=\\s*(\\d+)`, 'm').exec(top)?.[1];
+  return found === undefined ? null : Number(found);
+}
+
 export async function readRun(name: string, files: RunFiles): Promise<Run> {
-  const format = /^format\s*=\s*(\d+)/m.exec(files.description)?.[1];
+  const format = wholeOf(files.description, 'format');
   if (format !== FORMAT) throw new Error(`run.toml has format ${format ?? 'of no number'}, and this page reads format ${FORMAT}`);
   const steps = stepsOf(files.steps);
   const each = steps.map(() => sides());
@@ -181,5 +191,7 @@ export async function readRun(name: string, files: RunFiles): Promise<Run> {
   const measured = steps.length > 0 ? steps.map((step, index) => ({ name: title(step), reads: clientSide(each[index] ?? sides()) })) : [{ name: 'all of it', reads: clientSide(whole) }];
   const filled = measured.filter((step) => step.reads.all.count > 0);
   if (filled.length === 0) throw new Error('it has no reads of clients (queues `load`, `gateway`, `node`) within its steps');
-  return { kind: 'run', name, laboratory: key(files.description, 'laboratory'), objectivesMs: [...objectives].sort((a, b) => a - b), steps: filled };
+  const [command, laboratory] = [key(files.description, 'kind'), key(files.description, 'laboratory')];
+  const startUnixUs = wholeOf(files.description, 'start_unix_us');
+  return { kind: 'run', name, command, startUnixUs, laboratory, objectivesMs: [...objectives].sort((a, b) => a - b), steps: filled };
 }

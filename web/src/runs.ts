@@ -35,6 +35,7 @@ interface Side {
 
 // What is drawn of a side.
 interface Shown {
+  source: Source;
   label: string;
   reads: Reads | null;
   answer: Answer | null;
@@ -87,8 +88,9 @@ export class Runs {
   }
 
   // Takes what was opened, and lays it over what was there.
-  add(source: Source): void {
+  add(found: Source): void {
     if (this.sources.length >= SOURCES_MAX) throw new Error(`this page holds ${SOURCES_MAX} runs and models: remove one first`);
+    const source = { ...found, name: ownName(found.name, this.sources.map((other) => other.name)) };
     this.sources.push(source);
     const at = this.sources.length - 1;
     const free = this.sides.find((side) => side.source === null) ?? this.sides[1];
@@ -139,8 +141,7 @@ export class Runs {
     const items = this.sources.map((source) => {
       const remove = h('button', { type: 'button', class: 'quiet', 'aria-label': `Remove ${source.name}` }, 'Remove');
       remove.addEventListener('click', () => this.remove(source));
-      const what = source.kind === 'run' ? `${source.steps.length} ${source.steps.length === 1 ? 'step' : 'steps'}${source.laboratory ? `; emulated: ${source.laboratory}` : ''}` : 'a model';
-      return h('li', {}, h('strong', {}, source.name), ` (${what}) `, remove);
+      return h('li', {}, h('strong', {}, source.name), ` (${source.kind === 'run' ? about(source) : 'a model'}) `, remove);
     });
     this.opened.replaceChildren(...items);
     this.form.hidden = this.sources.length === 0;
@@ -160,12 +161,12 @@ export class Runs {
     if (source.kind === 'run') {
       const step = source.steps[side.step];
       const points = source.steps.map(({ reads }) => ({ rate: reads.rate, within: reads.within(objectiveS) }));
-      return { label: `${source.name}, ${step?.name ?? ''}`, reads: step?.reads ?? null, answer: null, points };
+      return { source, label: `${source.name}, ${step?.name ?? ''}`, reads: step?.reads ?? null, answer: null, points };
     }
     const changes = { servers: 1, lost: 0, memory: 1, memory_exponent: 1, speed: 1, devices: {}, mix: [] };
     const question = { rate: side.rate, objective_s: objectiveS, share: 0.99, changes };
     const { answer } = await this.answers.ask(source.text ? { ...question, model: source.text } : question);
-    return { label: `${source.name} at ${digits(answer.rate)}/s`, reads: null, answer, points: answer.loads };
+    return { source, label: `${source.name} at ${digits(answer.rate)}/s`, reads: null, answer, points: answer.loads };
   }
 
   private async draw(): Promise<void> {
@@ -187,6 +188,21 @@ export class Runs {
       say(this.said, error instanceof Refusal && error.status === 503 ? 'The server is answering others; change something to ask again.' : error.message);
     }
   }
+}
+
+// A name that no other source has: two runs opened by their files are both called `run`.
+export function ownName(name: string, taken: string[]): string {
+  if (!taken.includes(name)) return name;
+  let number = 2;
+  while (taken.includes(`${name} ${number}`)) number += 1;
+  return `${name} ${number}`;
+}
+
+// What the list says of a run beside its name.
+function about(run: Run): string {
+  const begun = run.startUnixUs === null ? [] : [new Date(run.startUnixUs / 1000).toLocaleString()];
+  const steps = `${run.steps.length} ${run.steps.length === 1 ? 'step' : 'steps'}`;
+  return [[...(run.command ? [run.command] : []), ...begun].join(', '), steps, ...(run.laboratory ? [`emulated: ${run.laboratory}`] : [])].filter((part) => part !== '').join('; ');
 }
 
 // The times at which laws are drawn: those of a model's answer, else those that the reads took.
@@ -225,9 +241,10 @@ function lawFigure(shown: (Shown | null)[], objectiveS: number): Figure {
 function loadsFigure(shown: (Shown | null)[], objectiveS: number): Figure {
   const x = [...new Set(shown.flatMap((side) => side?.points.map((point) => point.rate) ?? []))].sort((a, b) => a - b);
   const lines = shown.flatMap((side, at): Line[] => {
-    if (!side) return [];
+    // Two steps of one run are on the same line.
+    if (!side || shown.findIndex((other) => other?.source === side.source) < at) return [];
     const found = new Map(side.points.map((point) => [point.rate, point.within]));
-    return [{ label: side.label.replace(/(, step .*| at [^ ]*)$/, ''), ink: INKS[at] ?? 'before', dots: side.reads !== null, values: x.map((rate) => found.get(rate) ?? null) }];
+    return [{ label: side.source.name, ink: INKS[at] ?? 'before', dots: side.reads !== null, values: x.map((rate) => found.get(rate) ?? null) }];
   });
   return {
     title: `Share of requests within ${span(objectiveS)} at each load, of two runs or models.`,

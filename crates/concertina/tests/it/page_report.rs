@@ -94,7 +94,7 @@ fn a_report_works_in_a_browser_without_a_server() {
     assert!(rows[1][0].as_str().unwrap().starts_with("model.toml at"), "{rows}");
     // Other runs are opened beside those of the report; a model has nobody to ask.
     browser.choose("#runs-folder", &[lab.path("load")]);
-    browser.until("another run", &format!("{ROWS}[1]?.[0].startsWith('load, step 0')"));
+    browser.until("another run", &format!("{ROWS}[1]?.[0].startsWith('load 2, step 0')"));
     // Chromium reads no dropped folder for a page from a file.
     browser.drop_on(".drop", &lab.path("server"));
     browser.until(

@@ -158,6 +158,14 @@ fn refusals(browser: &mut Browser, lab: &Lab) {
     assert_eq!(browser.value("document.querySelectorAll('.opened li').length"), 3);
     browser.click(".opened li:last-child button");
     browser.until("one less", "document.querySelectorAll('.opened li').length === 2");
+    // A run that is opened by its files again has a name of its own.
+    let run: Vec<_> =
+        ["run.toml", "windows", "steps"].map(|name| lab.path("load").join(name)).into();
+    browser.choose("#runs-files", &run);
+    let named = "document.querySelector('.opened li:last-child').innerText";
+    browser.until("its name and its command", &format!("{named}.startsWith('run 2 (load, ')"));
+    browser.click(".opened li:last-child button");
+    browser.until("one less", "document.querySelectorAll('.opened li').length === 2");
 }
 
 /// The keyboard reaches every control; nothing is wider than a phone; in the dark it is dark.
