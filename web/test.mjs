@@ -13,6 +13,129 @@ async function module(name) {
   return import(`data:text/javascript,${encodeURIComponent(built.outputFiles[0].text)}`);
 }
 
+// As much of a document as controls and what-if questions use: elements with children, attributes, and listeners that `fire` calls.
+class Element {
+  constructor(name) {
+    Object.assign(this, { name, children: [], attributes: {}, listeners: {}, classes: new Set(), value: '', hidden: false, disabled: false, clientWidth: 600 });
+    const { classes } = this;
+    this.classList = { add: (of) => classes.add(of), remove: (of) => classes.delete(of), toggle: (of, is) => (is ? classes.add(of) : classes.delete(of)) };
+  }
+  setAttribute(key, value) {
+    this.attributes[key] = value;
+    if (key === 'hidden') this.hidden = true;
+    if (key === 'value') this.value = value;
+  }
+  removeAttribute(key) {
+    delete this.attributes[key];
+  }
+  append(...children) {
+    for (const child of children) if (child instanceof Element) child.parentElement = this;
+    this.children.push(...children);
+  }
+  after(...others) {
+    const { children } = this.parentElement;
+    children.splice(children.indexOf(this) + 1, 0, ...others);
+  }
+  replaceChildren(...children) {
+    this.children = [];
+    this.append(...children);
+  }
+  addEventListener(kind, run) {
+    this.listeners[kind] = run;
+  }
+  fire(kind) {
+    this.listeners[kind]?.({ preventDefault() {} });
+  }
+  get textContent() {
+    return this.children.map((child) => (typeof child === 'string' ? child : child.textContent)).join('');
+  }
+  set textContent(text) {
+    this.children = [text];
+  }
+  // What a person sees of it.
+  get text() {
+    return this.hidden ? '' : this.children.map((child) => (typeof child === 'string' ? child : child.text)).join(' ');
+  }
+  find(is) {
+    if (is(this)) return this;
+    for (const child of this.children) {
+      const found = child instanceof Element ? child.find(is) : null;
+      if (found) return found;
+    }
+    return null;
+  }
+  id(id) {
+    return this.find((element) => element.attributes.id === id);
+  }
+}
+
+globalThis.document = { createElement: (name) => new Element(name), createElementNS: (_, name) => new Element(name), body: { dataset: {} } };
+globalThis.ResizeObserver = class {
+  observe() {}
+};
+globalThis.matchMedia = () => ({ addEventListener() {} });
+
+// Types a text into the field of a control.
+function type(place, id, text) {
+  const field = place.id(`${id}-field`);
+  field.value = text;
+  field.fire('input');
+  return field;
+}
+
+// Until what was asked for is there.
+async function settled() {
+  for (let turn = 0; turn < 20; turn += 1) await null;
+}
+
+const KNOBS = {
+  at_unix_us: 1, rate: 6.08, objective_s: 0.05, share: 0.95, laboratory: null,
+  classes: [{ name: 'bulk_device', count: 4, share: 1 }],
+  kinds: [{ operation: 'get', bytes: [1, 4096], share: 0.75, title: 'GET' }, { operation: 'put', bytes: [1, 4096], share: 0.25, title: 'PUT' }],
+};
+
+// A server's answers: the newest model, and the questions that it was asked.
+function server() {
+  const parameter = (value) => ({ value, low: value, high: value });
+  const asked = [];
+  const of = {
+    asked, knobsNow: KNOBS, refusal: null, why: '',
+    answers: {
+      stops: null,
+      objectiveS: null,
+      modelText: async () => '',
+      whyNone: async () => of.why,
+      knobs: async () => {
+        if (of.refusal) throw of.refusal;
+        return of.knobsNow;
+      },
+      ask: async (question) => {
+        asked.push(question);
+        if (of.refusal) throw of.refusal;
+        const { rate, changes } = question;
+        const answer = {
+          rate, servers: changes.servers - changes.lost, cost: null, prediction: null, response_p99: null, statement: 'It is saturated.', busiest: null,
+          limits: { mg1: parameter(1), saturation: parameter(2), breaks_first: null }, largest_rate: parameter(1), headroom: null, trust_limit: null, law: [], loads: [],
+        };
+        return { knobs: of.knobsNow, answer };
+      },
+    },
+  };
+  return of;
+}
+
+// The part of the page that asks a server.
+async function whatIf(of) {
+  const { WhatIf } = await module('what-if');
+  const place = new Element('div');
+  const part = new WhatIf(of.answers, place, (error) => {
+    throw error;
+  });
+  await part.refresh();
+  await settled();
+  return { part, place };
+}
+
 // What a server would answer at a time: every second has 100 requests, of which 90 are within the objective.
 function series(seconds, first, end, most) {
   const from = Math.max(Math.ceil(first / seconds) * seconds, Math.floor(end / seconds) * seconds - seconds * (most - 1), 0);
@@ -136,4 +259,67 @@ test('runs and models that were opened have names of their own', async () => {
   const names = [];
   for (const name of ['run', 'run', 'model.toml', 'run', 'model.toml', 'run 2']) names.push(ownName(name, names));
   assert.deepEqual(names, ['run', 'run 2', 'model.toml', 'run 3', 'model.toml 2', 'run 2 2']);
+});
+
+test('a control says why it does not take a number', async () => {
+  const { refusal } = await module('controls');
+  const servers = { least: 1, most: 1e6, isWhole: true };
+  const said = ['0', '-1', '2000000', '1.5', '', 'x', '1', '1000000'].map((typed) => refusal(typed, servers));
+  assert.deepEqual(said, ['At least 1.', 'At least 1.', 'At most 1,000,000.', 'Whole numbers only.', 'This is no number.', 'This is no number.', null, null]);
+  const { all } = await module('ranges');
+  const { shown, folded } = all(KNOBS);
+  for (const range of [...shown, ...folded]) {
+    const { id, value, low, high, least, most } = range;
+    assert.ok(least <= low && low <= value && value <= high && high <= most, id);
+    assert.equal(refusal(String(value), range), null, id);
+    for (const typed of [least - 1, most * 2]) assert.notEqual(refusal(String(typed), range), null, `${id} ${typed}`);
+  }
+  // What a server takes: crates/model/src/what_if.rs.
+  const ends = Object.fromEntries([...shown, ...folded].map(({ id, least, most }) => [id, [least, most]]));
+  for (const [id, of] of [['servers', [1, 1e6]], ['memory', [1e-3, 1e3]], ['speed', [1e-3, 1e3]], ['devices-bulk_device', [1, 1e4]], ['objective-ms', [1e-3, 1e7]], ['share', [0.1, 99.999]]]) {
+    assert.deepEqual(ends[id], of, id);
+  }
+});
+
+test('only so many servers fail as there are others', async () => {
+  const of = server();
+  const { place } = await whatIf(of);
+  const last = () => of.asked[of.asked.length - 1].changes;
+  const said = (id) => place.id(`${id}-wrong`).text;
+  const field = type(place, 'servers', '0');
+  await settled();
+  assert.equal(said('servers'), 'At least 1. The answer is for 1.');
+  assert.equal(field.attributes['aria-invalid'], 'true');
+  assert.ok(of.asked.every(({ changes }) => changes.servers === 1 && changes.lost === 0), 'nothing was asked of 0 servers');
+  // Who leaves the field finds the number of the answer, and why.
+  field.fire('change');
+  assert.deepEqual([field.value, said('servers')], ['1', 'At least 1. The answer is for 1.']);
+  type(place, 'lost', '1');
+  assert.equal(said('lost'), 'The only server cannot fail: none would answer. The answer is for 0.');
+  type(place, 'servers', '12');
+  assert.equal(said('servers'), '');
+  type(place, 'lost', '3');
+  await settled();
+  assert.deepEqual([last().servers, last().lost, said('lost')], [12, 3, '']);
+  // On the way to 10 there is 1, and then the three that fail are there again.
+  type(place, 'servers', '1');
+  await settled();
+  assert.deepEqual([last().lost, place.id('lost-field').value, place.id('lost').disabled], [0, '0', true]);
+  type(place, 'servers', '10');
+  await settled();
+  assert.deepEqual([last().lost, place.id('lost-field').value, place.id('lost').disabled], [3, '3', false]);
+  type(place, 'servers', '3');
+  await settled();
+  assert.deepEqual([last().lost, said('lost'), place.id('lost-field').value], [2, 'Of 3 servers at most 2 can fail.', '2']);
+  // An arrow key moves a slider by less than a server, and the next one goes on from there.
+  const slider = place.id('servers');
+  for (const kind of ['input', 'change']) {
+    slider.value = '1';
+    slider.fire(kind);
+  }
+  assert.deepEqual([slider.value, place.id('servers-field').value], ['1', '1']);
+  for (const [id, typed, least] of [['rate', '0', '0.000001'], ['price-server', '-1', '0'], ['speed', '0', '0.001']]) {
+    type(place, id, typed);
+    assert.ok(said(id).startsWith(`At least ${least}. The answer is for `), `${id}: ${said(id)}`);
+  }
 });

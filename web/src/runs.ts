@@ -2,9 +2,10 @@
 
 import { type Answer, Refusal } from './api';
 import type { Answers } from './answers';
+import { refusal } from './controls';
 import { h, say, table } from './dom';
 import type { Figure, Line } from './figure';
-import { digits, number, percent, span } from './format';
+import { digits, exact, number, percent, span } from './format';
 import { Plot } from './plot';
 import type { Reads, Run } from './run';
 
@@ -81,8 +82,11 @@ export class Runs {
       void this.draw();
     });
     field.addEventListener('change', () => {
-      side.rate = Number(field.value);
-      void this.draw();
+      const why = refusal(field.value, { least: 0, most: 1e12, isWhole: false });
+      if (why === null) side.rate = Number(field.value);
+      field.value = String(side.rate);
+      if (why === null) void this.draw();
+      else say(this.said, `The load of a model: ${why} The answer is for ${exact(side.rate)}.`);
     });
     return side;
   }

@@ -1,13 +1,14 @@
 // What if: other loads, servers, memory, devices or mixes, answered by the server's model while a slider moves.
 
-import type { Answers, Stops } from './answers';
+import type { Answers } from './answers';
 import { type Answer, type Changes, type Knobs, type Question, Refusal } from './api';
-import { Control } from './controls';
+import { Control, type Range } from './controls';
 import { h, say, table } from './dom';
 import { save } from './export';
 import { type Figure, type Line, shareText } from './figure';
-import { digits, known, number, percent, span, words } from './format';
+import { digits, exact, known, number, percent, span, words } from './format';
 import { Plot } from './plot';
+import { all, computed } from './ranges';
 import { resource } from './words';
 
 // How hits follow memory: hits ∝ memory^exponent.
@@ -17,9 +18,6 @@ const POPULARITY: [string, number][] = [
   ['a few very popular objects (Zipf 0.8)', 0.2],
   ['memory does not matter', 0],
 ];
-
-// Makes a control: its name, label, hint, the ends of its slider, its value, and what else it has.
-type Add = (id: string, label: string, hint: string, low: number, high: number, value: number, more?: { isLog?: boolean; isWhole?: boolean; most?: number; unit?: string }) => HTMLElement;
 
 const UNCHANGED: Changes = { servers: 1, lost: 0, memory: 1, memory_exponent: 1, speed: 1, devices: {}, mix: [] };
 
@@ -92,56 +90,28 @@ export class WhatIf {
   // The controls of a model, at its present values.
   private begin(knobs: Knobs | null): void {
     if (!knobs) return;
-    this.controls = new Map();
     const { stops } = this.answers;
-    const add: Add = (id, label, hint, low, high, value, more = {}) => {
-      const { isLog = false, isWhole = false, most = high, unit = '' } = more;
-      const range = { id, label, hint, low, high, isLog, isWhole, value, most, unit };
-      // A report has other elements with these names.
-      const control = new Control(stops ? { ...range, id: `what-if-${id}`, stops: stops[id as keyof Stops] } : range, () => void this.ask());
-      this.controls.set(id, control);
-      return control.element;
+    const { shown, folded } = stops ? computed(knobs, stops) : all(knobs);
+    // A report has other elements with the names of the controls.
+    const changed = () => {
+      this.bound();
+      void this.ask();
     };
-    const elements = stops ? computed(knobs, stops, add) : this.all(knobs, add);
+    this.controls = new Map([...shown, ...folded].map((range) => [range.id, new Control(range, changed, stops ? 'what-if-' : '')]));
+    const elements = (ranges: Range[]) => ranges.flatMap(({ id }) => this.controls.get(id)?.element ?? []);
     this.exponent.value = '1';
-    this.form.replaceChildren(...elements);
+    this.form.replaceChildren(...elements(shown));
+    if (folded.length > 0) this.form.append(h('details', {}, h('summary', {}, 'Objective and prices'), ...elements(folded)));
+    if (!stops) this.controls.get('memory')?.element.after(h('div', { class: 'control' }, h('label', { for: 'exponent' }, 'How hits follow memory'), this.exponent));
+    this.bound();
     void this.ask();
   }
 
-  // Every control of a server, which answers any question.
-  private all(knobs: Knobs, add: Add): HTMLElement[] {
-    const rate = Number(knobs.rate.toPrecision(4)) || 1;
-    const per = { isLog: true, most: 1000, unit: '×' };
-    return [
-      add('rate', 'Load', `now ${number(knobs.rate)} requests/s`, rate / 10, rate * 10, rate, { isLog: true, most: 1e12, unit: '/s' }),
-      add('servers', 'Servers', 'like this one, sharing the load equally', 1, 50, 1, { isWhole: true, most: 1e6 }),
-      add('lost', 'Failed servers', 'the others hold their replicas', 0, 5, 0, { isWhole: true, most: 1e6 }),
-      add('memory', 'Memory of a server', 'times what it has', 1 / 8, 8, 1, per),
-      h('div', { class: 'control' }, h('label', { for: 'exponent' }, 'How hits follow memory'), this.exponent),
-      ...knobs.classes.map((of) =>
-        add(
-          `devices-${of.name}`,
-          `${words(of.name)}s of a server`,
-          of.name === 'hot_device' ? `now ${digits(of.count)}; more of them hold more of what is read often` : `now ${digits(of.count)}, sharing ${percent(of.share)} of the reads`,
-          1,
-          Math.max(4, 4 * of.count),
-          of.count,
-          { isWhole: true, most: 10_000 },
-        ),
-      ),
-      add('speed', 'Speed of the devices', 'times their present speed', 1 / 8, 8, 1, per),
-      ...(knobs.kinds.length > 1 ? knobs.kinds.map((kind, at) => add(`kind-${at}`, `Share of ${kind.title}`, `now ${percent(kind.share)}`, 0, 100, Number((100 * kind.share).toPrecision(4)), { unit: '%' })) : []),
-      h(
-        'details',
-        {},
-        h('summary', {}, 'Objective and prices'),
-        add('objective-ms', 'Time of the objective', `now ${span(knobs.objective_s)}`, 1, 1000, Number((1000 * knobs.objective_s).toPrecision(4)), { isLog: true, most: 1e7, unit: 'ms' }),
-        add('share', 'Share of the objective', `now ${percent(knobs.share)}`, 50, 99.9, Number((100 * knobs.share).toPrecision(5)), { most: 99.999, unit: '%' }),
-        add('price-server', 'Price of a server', 'without memory and devices', 0, 1000, 0, { most: 1e9 }),
-        add('price-memory', 'Price of its memory', 'of what it has now', 0, 1000, 0, { most: 1e9 }),
-        ...knobs.classes.map((of) => add(`price-${of.name}`, `Price of a ${words(of.name)}`, '', 0, 1000, 0, { most: 1e9 })),
-      ),
-    ];
+  // Of all servers together some are left.
+  private bound(): void {
+    const servers = this.value('servers', 1);
+    const text = servers === 1 ? 'The only server cannot fail: none would answer.' : `Of ${exact(servers)} servers at most ${exact(servers - 1)} can fail.`;
+    this.controls.get('lost')?.limit(servers - 1, text);
   }
 
   private value(id: string, otherwise = 0): number {
@@ -159,10 +129,9 @@ export class WhatIf {
     }
     const shares = (knobs?.kinds ?? []).map((kind, at) => this.value(`kind-${at}`, 100 * kind.share) / 100);
     const isMixed = (knobs?.kinds ?? []).some((kind, at) => Math.abs((shares[at] ?? 0) - kind.share) > 1e-4);
-    const servers = this.value('servers');
     const changes: Changes = {
-      servers,
-      lost: Math.min(this.value('lost'), servers - 1),
+      servers: this.value('servers', 1),
+      lost: this.value('lost'),
       memory: this.value('memory', 1),
       memory_exponent: Number(this.exponent.value),
       speed: this.value('speed', 1),
@@ -172,7 +141,7 @@ export class WhatIf {
     const [server, memory] = [this.value('price-server'), this.value('price-memory')];
     if (server + memory + Object.values(prices).reduce((sum, price) => sum + price, 0) > 0) changes.prices = { server, memory, devices: prices };
     const objective = { objective_s: this.value('objective-ms', 1000 * (knobs?.objective_s ?? 0)) / 1000, share: this.value('share', 100 * (knobs?.share ?? 0)) / 100 };
-    const question: Question = { rate: this.value('rate'), ...objective, changes };
+    const question: Question = { rate: this.value('rate', knobs?.rate), ...objective, changes };
     return this.model ? { ...question, model: this.model.text } : question;
   }
 
@@ -328,18 +297,6 @@ export class WhatIf {
       else this.failed(error);
     }
   }
-}
-
-// The controls of a report: those that have more than one computed answer.
-function computed(knobs: Knobs, stops: Stops, add: Add): HTMLElement[] {
-  const made = (id: keyof Stops, label: string, hint: string, value: number, unit: string) =>
-    stops[id].length > 1 ? [add(id, label, hint, 0, 0, value, { most: 1e12, unit })] : [];
-  return [
-    ...made('rate', 'Load', `fitted up to ${number(knobs.rate)} requests/s`, knobs.rate, '/s'),
-    ...made('servers', 'Servers', 'like the fitted one, sharing the load equally', 1, ''),
-    ...made('memory', 'Memory of a server', 'times what it had, if all objects are equally popular', 1, '×'),
-    ...made('speed', 'Speed of the devices', 'times what it was', 1, '×'),
-  ];
 }
 
 function button(text: string, click: () => void): HTMLButtonElement {

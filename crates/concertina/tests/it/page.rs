@@ -267,6 +267,12 @@ fn what_if_controls(browser: &mut Browser) {
         "a server is lost",
         "document.getElementById('what-if').innerText.includes('--lost 1')",
     );
+    // A field says why it does not take a number.
+    browser.value("(() => { const e = document.getElementById('servers-field'); e.value = '0'; e.dispatchEvent(new Event('input')); })()");
+    browser.until(
+        "no 0 servers",
+        "document.getElementById('servers-wrong').innerText.includes('At least 1.')",
+    );
     // Past saturation the page says so, and does not show an old law.
     browser.value("(() => { const e = document.getElementById('rate-field'); e.value = '1000000'; e.dispatchEvent(new Event('input')); })()");
     browser.until(
