@@ -323,3 +323,47 @@ test('only so many servers fail as there are others', async () => {
     assert.ok(said(id).startsWith(`At least ${least}. The answer is for `), `${id}: ${said(id)}`);
   }
 });
+
+test('what if begins with the newest model, and keeps what was asked for', async () => {
+  const of = server();
+  const { part, place } = await whatIf(of);
+  const last = (at) => of.asked[of.asked.length - at];
+  const rate = () => place.id('rate-field').value;
+  // What is as it is follows the server, in the control and in both rows of the table.
+  of.knobsNow = { ...KNOBS, at_unix_us: 2e15, rate: 20.31 };
+  await part.refresh();
+  await settled();
+  assert.equal(rate(), '20.31');
+  assert.ok(place.id('rate-hint').text.startsWith('20.3 requests/s at '), place.id('rate-hint').text);
+  assert.deepEqual([last(2).rate, last(1).rate], [20.31, 20.31]);
+  const asked = of.asked.length;
+  await part.refresh();
+  await settled();
+  assert.equal(of.asked.length, asked, 'the same model is asked once');
+  // An answer of a newer model counts at once.
+  of.knobsNow = { ...KNOBS, at_unix_us: 3e15, rate: 30 };
+  type(place, 'servers', '4');
+  await settled();
+  assert.deepEqual([rate(), last(1).rate, last(1).changes.servers], ['30', 30, 4]);
+  // A slider stays where a key has moved it to.
+  const slider = place.id('lost');
+  slider.value = '1';
+  slider.fire('input');
+  of.knobsNow = { ...KNOBS, at_unix_us: 35e14, rate: 35 };
+  await part.refresh();
+  await settled();
+  assert.deepEqual([slider.value, rate()], ['1', '35']);
+  // What was moved stays, beside a model that knows other devices too.
+  type(place, 'rate', '500');
+  const classes = [...KNOBS.classes, { name: 'hot_device', count: 1, share: 0 }];
+  of.knobsNow = { ...KNOBS, at_unix_us: 4e15, rate: 40, classes };
+  await part.refresh();
+  await settled();
+  assert.deepEqual([rate(), last(1).rate, last(1).changes.servers], ['500', 40, 1], 'as it is, which is asked last');
+  assert.deepEqual([last(2).rate, last(2).changes.servers], [500, 4]);
+  assert.ok(place.id('devices-hot_device-field'), 'a control of the other devices');
+  // Reset is to the newest.
+  place.find((element) => element.name === 'button' && element.text === 'Reset').fire('click');
+  await settled();
+  assert.deepEqual([rate(), place.id('servers-field').value, last(1).rate], ['40', '1', 40]);
+});

@@ -1,6 +1,6 @@
 // The controls of a what-if question: a slider and a field for each number, which follow each other.
 
-import { h } from './dom';
+import { h, say } from './dom';
 import { digits, exact } from './format';
 
 export interface Range {
@@ -39,6 +39,7 @@ export class Control {
   readonly element: HTMLElement;
   private readonly slider: HTMLInputElement;
   private readonly field: HTMLInputElement;
+  private readonly hint: HTMLElement;
   private readonly wrong: HTMLElement;
   // What was asked for; `null` until then. It is kept while another control allows less.
   private wanted: number | null = null;
@@ -46,12 +47,13 @@ export class Control {
   private bound: { most: number; text: string } | null = null;
 
   // `prefix` goes before the names of the elements.
-  constructor(private readonly range: Range, private readonly changed: () => void, prefix = '') {
+  constructor(private range: Range, private readonly changed: () => void, prefix = '') {
     const { label, hint, unit, stops } = range;
     const id = prefix + range.id;
     this.slider = h('input', { type: 'range', id, min: 0, max: stops ? stops.length - 1 : STEPS, step: 1, 'aria-describedby': `${id}-hint` });
     this.field = h('input', { type: 'number', id: `${id}-field`, step: 'any', 'aria-label': `${label}, number`, 'aria-describedby': `${id}-wrong`, readonly: Boolean(stops) });
     this.wrong = h('p', { class: 'hint wrong', id: `${id}-wrong`, role: 'status', hidden: true });
+    this.hint = h('p', { class: 'hint', id: `${id}-hint` }, hint);
     this.slider.addEventListener('input', () => this.take(this.fromSlider(Number(this.slider.value)), true));
     this.field.addEventListener('input', () => this.typed(false));
     this.field.addEventListener('change', () => this.typed(true));
@@ -60,7 +62,7 @@ export class Control {
       { class: 'control' },
       h('label', { for: id }, label),
       h('div', { class: 'inputs' }, this.slider, this.field, h('span', { class: 'unit' }, unit)),
-      h('p', { class: 'hint', id: `${id}-hint` }, hint),
+      this.hint,
       this.wrong,
     );
     this.show();
@@ -76,6 +78,24 @@ export class Control {
 
   private get high(): number {
     return Math.min(this.range.high, this.most);
+  }
+
+  // The range by a newer model. What was asked for stays, and so do its slider, which a key may be moving, and what is being written.
+  renew(range: Range): void {
+    const isWriting = document.activeElement === this.field && this.field.value !== String(this.value);
+    const { low, high } = this.wanted === null ? range : this.range;
+    this.range = { ...range, low, high };
+    say(this.hint, range.hint);
+    if (this.wanted === null && !isWriting) this.show();
+  }
+
+  // Takes over what was asked for of another control with this name.
+  follow(other: Control | undefined): void {
+    if (!other || other.wanted === null) return;
+    const { low, high } = other.range;
+    this.range = { ...this.range, low, high };
+    this.wanted = other.wanted;
+    this.show();
   }
 
   // The most that it may be beside the other controls: what was asked for comes back when they allow it.

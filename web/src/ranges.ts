@@ -3,7 +3,7 @@
 import type { Stops } from './answers';
 import type { Knobs } from './api';
 import type { Range } from './controls';
-import { digits, number, percent, span, words } from './format';
+import { clock, digits, number, percent, span, words } from './format';
 
 export interface Ranges {
   shown: Range[];
@@ -15,6 +15,11 @@ type More = { isLog?: boolean; isWhole?: boolean; least?: number; most?: number;
 
 function range(id: string, label: string, hint: string, [low, high]: [number, number], value: number, more: More = {}): Range {
   return { id, label, hint, low, high, value, isLog: false, isWhole: false, least: low, most: high, unit: '', ...more };
+}
+
+// The load that a model was fitted at: a server's newest model, or one from a file.
+function loadOf({ at_unix_us: at, rate }: Knobs): string {
+  return at === null ? `fitted up to ${number(rate)} requests/s` : `${number(rate)} requests/s at ${clock(at)}`;
 }
 
 // Every control of a server, which answers any question.
@@ -29,7 +34,7 @@ export function all(knobs: Knobs): Ranges {
   const price = { most: 1e9 };
   return {
     shown: [
-      range('rate', 'Load', `now ${number(knobs.rate)} requests/s`, [rate / 10, rate * 10], rate, { isLog: true, least: 1e-6, most: 1e12, unit: '/s' }),
+      range('rate', 'Load', loadOf(knobs), [rate / 10, rate * 10], rate, { isLog: true, least: 1e-6, most: 1e12, unit: '/s' }),
       range('servers', 'Servers', 'like this one, sharing the load equally', [1, 50], 1, { isWhole: true, most: 1e6 }),
       range('lost', 'Failed servers', 'the others hold their replicas', [0, 5], 0, { isWhole: true, most: 1e6 }),
       range('memory', 'Memory of a server', 'times what it has', [1 / 8, 8], 1, per),

@@ -8,7 +8,7 @@ import { save } from './export';
 import { type Figure, type Line, shareText } from './figure';
 import { digits, exact, known, number, percent, span, words } from './format';
 import { Plot } from './plot';
-import { all, computed } from './ranges';
+import { type Ranges, all, computed } from './ranges';
 import { resource } from './words';
 
 // How hits follow memory: hits ∝ memory^exponent.
@@ -48,7 +48,7 @@ export class WhatIf {
   ) {
     this.form.addEventListener('submit', (event) => event.preventDefault());
     this.exponent.addEventListener('change', () => void this.ask());
-    const reset = button('Reset', () => this.begin(this.knobs));
+    const reset = button('Reset', () => this.reset());
     const download = button('Download this model', () => void this.download());
     const file = h('input', { type: 'file', id: 'model-file', accept: '.toml' });
     file.addEventListener('change', () => void this.open(file.files?.[0]));
@@ -74,12 +74,13 @@ export class WhatIf {
     place.append(h('div', { class: 'split' }, side, results));
   }
 
-  // Called while the part is shown: until there is a model.
+  // Called while the part is shown: the server fits a newer model every few seconds.
   async refresh(): Promise<void> {
-    if (this.knobs) return;
+    // A model from a file stays as it is.
+    if (this.model) return;
     try {
-      this.knobs = await this.answers.knobs();
-      this.begin(this.knobs);
+      const knobs = await this.answers.knobs();
+      if (!this.model && this.take(knobs)) void this.ask();
     } catch (error) {
       if (!(error instanceof Refusal) || error.status !== 409) throw error;
       say(this.said, 'There is no model to ask yet. Put some load on the server, or open a model file.');
@@ -87,23 +88,50 @@ export class WhatIf {
     }
   }
 
-  // The controls of a model, at its present values.
-  private begin(knobs: Knobs | null): void {
-    if (!knobs) return;
+  // The knobs of the newest model; what was asked for stays. Whether they are other ones.
+  private take(knobs: Knobs): boolean {
+    const before = this.knobs;
+    if (JSON.stringify(knobs) === JSON.stringify(before)) return false;
+    this.knobs = knobs;
+    const { shown, folded } = this.ranges(knobs);
+    const isSame = [...shown, ...folded].map((range) => range.id).join() === [...this.controls.keys()].join();
+    if (!isSame) this.build(knobs, this.controls);
+    else for (const range of [...shown, ...folded]) this.controls.get(range.id)?.renew(range);
+    return true;
+  }
+
+  private ranges(knobs: Knobs): Ranges {
     const { stops } = this.answers;
-    const { shown, folded } = stops ? computed(knobs, stops) : all(knobs);
-    // A report has other elements with the names of the controls.
+    return stops ? computed(knobs, stops) : all(knobs);
+  }
+
+  // The controls of a model, with what was asked for before.
+  private build(knobs: Knobs, before: Map<string, Control>): void {
+    const { stops } = this.answers;
+    const { shown, folded } = this.ranges(knobs);
     const changed = () => {
       this.bound();
       void this.ask();
     };
-    this.controls = new Map([...shown, ...folded].map((range) => [range.id, new Control(range, changed, stops ? 'what-if-' : '')]));
+    const control = (range: Range): [string, Control] => {
+      // A report has other elements with the names of the controls.
+      const made = new Control(range, changed, stops ? 'what-if-' : '');
+      made.follow(before.get(range.id));
+      return [range.id, made];
+    };
+    this.controls = new Map([...shown, ...folded].map(control));
     const elements = (ranges: Range[]) => ranges.flatMap(({ id }) => this.controls.get(id)?.element ?? []);
-    this.exponent.value = '1';
     this.form.replaceChildren(...elements(shown));
     if (folded.length > 0) this.form.append(h('details', {}, h('summary', {}, 'Objective and prices'), ...elements(folded)));
     if (!stops) this.controls.get('memory')?.element.after(h('div', { class: 'control' }, h('label', { for: 'exponent' }, 'How hits follow memory'), this.exponent));
     this.bound();
+  }
+
+  // Everything as the newest model has it.
+  private reset(): void {
+    if (!this.knobs) return;
+    this.exponent.value = '1';
+    this.build(this.knobs, new Map());
     void this.ask();
   }
 
@@ -156,6 +184,10 @@ export class WhatIf {
         const question = this.question();
         const start = performance.now();
         const { knobs, answer } = await this.answers.ask(question);
+        // Another model was opened meanwhile.
+        if (question.model !== this.model?.text) continue;
+        // The server has fitted another model: its question follows.
+        if (this.take(knobs)) this.isStale = true;
         await this.askUnchanged(question, knobs);
         this.draw(question, answer);
         this.times.push(performance.now() - start);
@@ -179,8 +211,7 @@ export class WhatIf {
     const of = JSON.stringify([knobs.at_unix_us, this.model?.name, objective_s, share]);
     if (of === this.baseOf) return;
     const { changes: _, rate: __, ...same } = question;
-    const rate = this.knobs?.rate ?? knobs.rate;
-    this.base = (await this.answers.ask({ ...same, rate, changes: UNCHANGED })).answer;
+    this.base = (await this.answers.ask({ ...same, rate: knobs.rate, changes: UNCHANGED })).answer;
     this.baseOf = of;
   }
 
@@ -291,7 +322,7 @@ export class WhatIf {
       this.model = { name: file.name, text };
       this.knobs = knobs;
       this.baseOf = '';
-      this.begin(knobs);
+      this.reset();
     } catch (error) {
       if (error instanceof Refusal) say(this.said, error.message);
       else this.failed(error);

@@ -245,6 +245,10 @@ fn single_changes(browser: &mut Browser, address: SocketAddr) {
 fn what_if_controls(browser: &mut Browser) {
     let answers = "Number(document.body.dataset.whatIf)";
     browser.until("a first answer", &format!("{answers} >= 1"));
+    // The load is that of the newest model, which has another time each time.
+    let load = "document.getElementById('rate-hint').innerText";
+    let first = browser.value(load);
+    browser.until("the load of a newer model", &format!("{load} !== {first}"));
     let before = browser.value("document.getElementById('answer').innerText");
     let moved = browser.value(MOVE_ALL).as_u64().unwrap();
     assert!(moved >= 8, "{moved} controls");
