@@ -6,10 +6,11 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
-// A module as the page has it.
-async function module(name) {
-  const here = fileURLToPath(new URL('.', import.meta.url));
-  const built = await build({ absWorkingDir: here, entryPoints: [`src/${name}.ts`], bundle: true, format: 'esm', write: false });
+// Modules as the page has them, together.
+async function module(...names) {
+  const resolveDir = fileURLToPath(new URL('./src', import.meta.url));
+  const contents = names.map((name) => `export * from './${name}';`).join('\n');
+  const built = await build({ absWorkingDir: resolveDir, stdin: { contents, resolveDir }, bundle: true, format: 'esm', write: false });
   return import(`data:text/javascript,${encodeURIComponent(built.outputFiles[0].text)}`);
 }
 
@@ -124,16 +125,20 @@ function server() {
   return of;
 }
 
-// The part of the page that asks a server.
-async function whatIf(of) {
-  const { WhatIf } = await module('what-if');
+// The part of the page that asks a server, and how the server refuses from then on.
+async function whatIf(of, status) {
+  const { Refusal, WhatIf } = await module('what-if', 'api');
+  const refuse = (code, text) => {
+    of.refusal = code ? new Refusal(code, text) : null;
+  };
+  if (status) refuse(status, 'no model');
   const place = new Element('div');
   const part = new WhatIf(of.answers, place, (error) => {
     throw error;
   });
   await part.refresh();
   await settled();
-  return { part, place };
+  return { part, place, refuse };
 }
 
 // What a server would answer at a time: every second has 100 requests, of which 90 are within the objective.
@@ -366,4 +371,44 @@ test('what if begins with the newest model, and keeps what was asked for', async
   place.find((element) => element.name === 'button' && element.text === 'Reset').fire('click');
   await settled();
   assert.deepEqual([rate(), place.id('servers-field').value, last(1).rate], ['40', '1', 40]);
+});
+
+test('what if shows what there is an answer for, and says why there is none', async () => {
+  const of = server();
+  of.why = 'A device is always busy.';
+  const { part, place, refuse } = await whatIf(of, 409);
+  const RESULTS = ['Response times', 'Within the objective, by load', 'The same on the command line', 'Breaks first'];
+  const shown = () => [...RESULTS, 'Reset', 'Load'].filter((part) => place.text.includes(part));
+  assert.deepEqual(shown(), []);
+  assert.ok(place.text.includes('A device is always busy. Until there is one, a model file can be asked.'), place.text);
+  assert.ok(place.text.includes('Ask another model'), place.text);
+  refuse(null);
+  await part.refresh();
+  await settled();
+  assert.deepEqual(shown(), [...RESULTS, 'Reset', 'Load']);
+  // A question that is refused has no answer; that of the one before is not shown for it.
+  refuse(400, 'the sum of the shares');
+  type(place, 'servers', '2');
+  await settled();
+  assert.deepEqual(shown(), ['Reset', 'Load']);
+  assert.ok(place.text.includes('the sum of the shares'));
+  // A server that was started again has no model, and then has the same one.
+  refuse(409, 'no model');
+  await part.refresh();
+  assert.deepEqual(shown(), []);
+  refuse(null);
+  await part.refresh();
+  await settled();
+  assert.deepEqual(shown(), [...RESULTS, 'Reset', 'Load']);
+});
+
+test('why there is no model is what the server says', async () => {
+  const { server: ofServer } = await module('answers');
+  const said = async (why) => {
+    globalThis.fetch = async (path) => Response.json({ model: { why_not_fitted: why } }, { status: path === '/model' ? 200 : 404 });
+    return ofServer.whyNone();
+  };
+  assert.equal(await said('a device is always busy'), 'No model at the moment: a device is always busy.');
+  assert.ok((await said('fewer than 200 requests in the window')).startsWith('Not enough requests for a model yet'));
+  assert.ok((await said(null)).startsWith('No model yet'));
 });

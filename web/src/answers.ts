@@ -1,11 +1,14 @@
 // Where what-if questions are answered: by a server for any value, or from the answers that a report carries.
 
-import { type Answered, type Knobs, type Question, get, getText, post } from './api';
+import { type Answered, type Knobs, type ModelReport, type Question, get, getText, post } from './api';
+import { whyNoModel } from './words';
 
 export interface Answers {
   knobs(): Promise<Knobs>;
   // What is absent is as it is now.
   ask(question: Partial<Question>): Promise<Answered>;
+  // Why there is no model to ask, in a sentence.
+  whyNone(): Promise<string>;
   modelText(): Promise<string>;
   // The values that have answers, by control; null where any value has one.
   readonly stops: Stops | null;
@@ -23,6 +26,7 @@ export interface Stops {
 export const server: Answers = {
   knobs: () => get<Knobs>('/what-if'),
   ask: (question) => post<Answered>('/what-if', question),
+  whyNone: async () => whyNoModel((await get<ModelReport>('/model')).model),
   modelText: () => getText('/model/file'),
   stops: null,
   objectiveS: null,

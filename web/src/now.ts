@@ -9,7 +9,7 @@ import { gauge } from './gauge';
 import { Past } from './history';
 import { Journal } from './journal';
 import { Plot } from './plot';
-import { changed, headline, resource, trust, whyNoModel } from './words';
+import { changed, headline, isEarly, resource, trust, whyNoModel } from './words';
 
 export class Now {
   private readonly past = new Past();
@@ -104,7 +104,7 @@ export class Now {
     byId('tiles').replaceChildren(
       tile('Load', known(within) ? `${number(model.rate)}/s` : 'idle', `requests over ${number(model.window_s)} s`, ''),
       tile(`Within ${span(model.objective_s)}`, percent(within), `objective ${shareText(model.share)}`, good),
-      tile('Headroom', times ? `${number(times.value)} ×` : '–', times ? `95 %: ${number(times.low)} to ${number(times.high)} times this load` : 'no model yet', room),
+      tile('Headroom', times ? `${number(times.value)} ×` : '–', times ? `95 %: ${number(times.low)} to ${number(times.high)} times this load` : isEarly(model) ? 'no model yet' : 'no model: why is below', room),
       tile('Response p99', span(model.measured.p99_s), `median ${span(model.measured.p50_s)}`, ''),
       tile('Predictions off by', known(errors.median_points) ? `${errors.median_points.toFixed(1)} points` : '–', `median of ${number(errors.count)} checked`, ''),
     );

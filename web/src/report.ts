@@ -54,12 +54,13 @@ function answersOf(computed: Computed, modelText: string): Answers {
     const loads = (computed.loads[cell] ?? []).map((point) => ({ rate: point.rate * servers, within: point.within }));
     return { knobs, answer: { ...short, law, loads } };
   };
-  return { knobs: async () => knobs, ask, modelText: async () => modelText, stops, objectiveS: knobs.objective_s };
+  return { knobs: async () => knobs, ask, whyNone: async () => '', modelText: async () => modelText, stops, objectiveS: knobs.objective_s };
 }
 
 const NONE: Answers = {
   knobs: () => Promise.reject(new Error('this report has no model')),
   ask: () => Promise.reject(new Error('this report has no model, and no server that it could ask: open the model in the page of a server')),
+  whyNone: () => Promise.resolve('This report has no model.'),
   modelText: () => Promise.resolve(''),
   stops: null,
   objectiveS: null,

@@ -32,9 +32,13 @@ export class WhatIf {
   private readonly loads = new Plot('Memory answers everything, at any load.');
   private readonly form = h('form', { class: 'controls', 'aria-label': 'What is different' });
   private readonly said = h('p', { role: 'status', id: 'what-if-said' });
+  private readonly ofFiles = h('p', { role: 'status', id: 'what-if-file-said' });
   private readonly tiles = h('div', { class: 'tiles', id: 'answer' });
   private readonly beside = h('div', { class: 'scroll' });
   private readonly command = h('code', {});
+  // What needs a model, and what needs an answer.
+  private readonly asking: HTMLElement[];
+  private readonly answered: HTMLElement[];
   // The text of a model file that was opened, in place of the server's model.
   private model: { name: string; text: string } | null = null;
   private isAsking = false;
@@ -52,26 +56,34 @@ export class WhatIf {
     const download = button('Download this model', () => void this.download());
     const file = h('input', { type: 'file', id: 'model-file', accept: '.toml' });
     file.addEventListener('change', () => void this.open(file.files?.[0]));
-    const results = h(
-      'div',
-      { class: 'results' },
-      this.tiles,
-      this.said,
+    this.answered = [
       h('section', {}, h('h2', {}, 'Response times'), this.law.element),
       h('section', {}, h('h2', {}, 'Within the objective, by load'), this.loads.element),
       this.beside,
       h('section', {}, h('h2', {}, 'The same on the command line'), h('p', { class: 'dim' }, 'With the model downloaded as model.toml:'), h('pre', {}, this.command)),
-    );
+    ];
+    const results = h('div', { class: 'results' }, this.tiles, this.said, ...this.answered);
     const other = h('p', {}, h('label', { for: 'model-file' }, 'Ask another model, from '), h('code', {}, 'concertina fit'), ': ', file);
-    const side = h(
-      'div',
-      { class: 'side' },
+    this.asking = [
       h('p', { class: 'dim' }, answers.stops ? 'The sliders stop where answers were computed.' : 'Change what you like; everything else stays as it is now.'),
       this.form,
       h('p', { class: 'buttons' }, reset, download),
-      ...(answers.stops ? [] : [other]),
-    );
+    ];
+    const side = h('div', { class: 'side' }, ...this.asking, ...(answers.stops ? [] : [other]), this.ofFiles);
+    this.show(false);
+    this.offer(false);
     place.append(h('div', { class: 'split' }, side, results));
+  }
+
+  // What an answer fills is hidden while there is none.
+  private show(isAnswered: boolean): void {
+    if (!isAnswered) this.tiles.replaceChildren();
+    for (const element of [this.tiles, ...this.answered]) element.hidden = !isAnswered;
+  }
+
+  // Controls are hidden while there is no model.
+  private offer(isOffered: boolean): void {
+    for (const element of this.asking) element.hidden = !isOffered;
   }
 
   // Called while the part is shown: the server fits a newer model every few seconds.
@@ -83,7 +95,14 @@ export class WhatIf {
       if (!this.model && this.take(knobs)) void this.ask();
     } catch (error) {
       if (!(error instanceof Refusal) || error.status !== 409) throw error;
-      say(this.said, 'There is no model to ask yet. Put some load on the server, or open a model file.');
+      const why = await this.answers.whyNone();
+      // A model file was opened meanwhile.
+      if (this.model) return;
+      // A server that was started again has no model any more.
+      this.knobs = null;
+      this.show(false);
+      this.offer(false);
+      say(this.said, `${why} Until there is one, a model file can be asked.`);
       document.body.dataset['whatIf'] = 'none';
     }
   }
@@ -93,6 +112,7 @@ export class WhatIf {
     const before = this.knobs;
     if (JSON.stringify(knobs) === JSON.stringify(before)) return false;
     this.knobs = knobs;
+    this.offer(true);
     const { shown, folded } = this.ranges(knobs);
     const isSame = [...shown, ...folded].map((range) => range.id).join() === [...this.controls.keys()].join();
     if (!isSame) this.build(knobs, this.controls);
@@ -130,6 +150,7 @@ export class WhatIf {
   // Everything as the newest model has it.
   private reset(): void {
     if (!this.knobs) return;
+    this.offer(true);
     this.exponent.value = '1';
     this.build(this.knobs, new Map());
     void this.ask();
@@ -196,10 +217,11 @@ export class WhatIf {
         document.body.dataset['whatIfMs'] = this.times.map((time) => time.toFixed(1)).join();
       }
     } catch (error) {
-      if (error instanceof Refusal) say(this.said, error.message);
-      else this.failed(error);
-      // Others ask, too.
-      if (error instanceof Refusal && error.status === 503) setTimeout(() => void this.ask(), 1000);
+      if (!(error instanceof Refusal)) return this.failed(error);
+      say(this.said, error.message);
+      // Others ask, too. What the server refuses for another reason has no answer, and that of the question before is not shown for it.
+      if (error.status === 503) setTimeout(() => void this.ask(), 1000);
+      else this.show(false);
     } finally {
       this.isAsking = false;
     }
@@ -216,6 +238,7 @@ export class WhatIf {
   }
 
   private draw(question: Question, answer: Answer): void {
+    this.show(true);
     const { prediction, headroom } = answer;
     const within = prediction?.points[0]?.concertina ?? null;
     const holds = known(within?.value) && within.value >= question.share;
@@ -308,7 +331,7 @@ export class WhatIf {
       const text = this.model?.text ?? (await this.answers.modelText());
       save('model.toml', new Blob([text], { type: 'application/toml' }));
     } catch (error) {
-      if (error instanceof Refusal) say(this.said, error.message);
+      if (error instanceof Refusal) say(this.ofFiles, error.message);
       else this.failed(error);
     }
   }
@@ -316,6 +339,7 @@ export class WhatIf {
   // Asks a model file in place of the server's model.
   private async open(file: File | undefined): Promise<void> {
     if (!file) return;
+    say(this.ofFiles, '');
     try {
       const text = await file.text();
       const { knobs } = await this.answers.ask({ model: text });
@@ -324,7 +348,7 @@ export class WhatIf {
       this.baseOf = '';
       this.reset();
     } catch (error) {
-      if (error instanceof Refusal) say(this.said, error.message);
+      if (error instanceof Refusal) say(this.ofFiles, error.message);
       else this.failed(error);
     }
   }

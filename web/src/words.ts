@@ -24,10 +24,16 @@ export function trust(state: State): Note | null {
   return { text, isWarning: true };
 }
 
+// Whether a model lacks nothing but requests.
+export function isEarly(state: State): boolean {
+  const why = state.why_not_fitted;
+  return !why || why.startsWith('fewer than');
+}
+
 export function whyNoModel(state: State): string {
   const why = state.why_not_fitted;
   if (!why) return 'No model yet: it is fitted to the requests of the last minute.';
-  if (why.startsWith('fewer than')) return 'Not enough requests for a model yet: it takes some 200 within a minute.';
+  if (isEarly(state)) return 'Not enough requests for a model yet: it takes some 200 within a minute.';
   if (why.includes('misses the present share')) {
     return 'No model describes the present load. That is so where clients wait for each reply before they send the next request: they slow down with the server.';
   }

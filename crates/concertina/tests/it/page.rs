@@ -109,7 +109,11 @@ fn an_idle_server_says_what_to_do_next() {
     browser.click("#tab-what-if");
     browser
         .until("the page says that there is no model", "document.body.dataset.whatIf === 'none'");
-    assert!(browser.text().contains("There is no model to ask yet"));
+    let text = browser.text();
+    assert!(text.contains("Not enough requests for a model yet"), "{text}");
+    for part in ["Response times", "command line", "Reset"] {
+        assert!(!text.contains(part), "{part} without an answer: {text}");
+    }
     assert_eq!(browser.errors, Vec::<String>::new());
     server.stop();
 }

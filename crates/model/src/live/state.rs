@@ -121,6 +121,19 @@ pub(super) fn why_not(error: &Error) -> String {
         Error::NoClientWindows { .. } => {
             "a part of the last minute has no answered reads".to_owned()
         }
+        Error::Overloaded { .. } => {
+            "a device is always busy and its queue grows, as this load is past saturation; it takes fewer requests, \
+             or more devices or memory"
+                .to_owned()
+        }
+        Error::Stalled { .. } => {
+            "replies fell behind requests although no device was always busy: something before the devices \
+             limits the load"
+                .to_owned()
+        }
+        Error::DeviceCount { .. } => {
+            "the number of devices changed within the last minute".to_owned()
+        }
         error => error.to_string(),
     }
 }

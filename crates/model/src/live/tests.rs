@@ -183,6 +183,22 @@ fn without_devices_the_last_window_is_the_prediction() {
     assert!(state.errors.count >= 3 && state.withheld.is_none(), "{:?}", state.errors);
 }
 
+/// Nobody chooses what a server fits: it does not say what to measure, or of which part.
+#[test]
+fn why_there_is_no_model_is_said_in_words_of_a_server() {
+    let step = || "part 1 of the last minute".to_owned();
+    for error in [
+        crate::Error::Overloaded { step: step(), utilisation: 1.0 },
+        crate::Error::Stalled { step: step() },
+        crate::Error::DeviceCount { step: step(), expected: 4, got: 3 },
+    ] {
+        let why = state::why_not(&error);
+        for word in ["part 1", "step", "fit", "measure"] {
+            assert!(!why.contains(word), "{why}");
+        }
+    }
+}
+
 #[test]
 fn memory_is_bounded_by_the_window() {
     let mut feed = Feed::new(Settings { refit_s: 1e4, ..Settings::default() });
