@@ -49,7 +49,7 @@ const NARROW: f64 = 2e-4;
 /// variance of the histogram, which differ from those of bucket centres: at 90 % utilisation an
 /// error of 1 % in the mean shifts the response-time distribution by 3.5 points.
 ///
-/// Cost: `cdf` is one pass over the pieces (about 160); `transform_line` takes about 2 ns for each
+/// Cost: `cdf` is two searches, and a pass over the pieces that hold the time; `transform_line` takes about 2 ns for each
 /// piece and point. Limits: the law ends at the largest observed time, so the quantile of 1 − p
 /// needs far more than 1/p times. The order of the times is lost.
 ///
@@ -67,8 +67,41 @@ const NARROW: f64 = 2e-4;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Empirical {
     pieces: Vec<Piece>,
+    order: Order,
     mean: f64,
     variance: f64,
+}
+
+/// Where the pieces below a time end and those above it begin, so that a CDF adds those alone that hold the time. Fits of histograms spent
+/// a third of their time on the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Order {
+    /// The share of the pieces before each.
+    before: Vec<f64>,
+    /// The largest upper end up to each piece, and the smallest lower end from it on, seconds: both grow, also where pieces overlap.
+    high_max: Vec<f64>,
+    low_min: Vec<f64>,
+}
+
+impl Order {
+    fn new(pieces: &[Piece]) -> Order {
+        let mut order = Order::default();
+        let (mut share, mut high) = (0.0, f64::NEG_INFINITY);
+        for piece in pieces {
+            order.before.push(share);
+            share += piece.share;
+            high = high.max(piece.centre + piece.half_width);
+            order.high_max.push(high);
+        }
+        let mut low = f64::INFINITY;
+        order.low_min = vec![0.0; pieces.len()];
+        for (least, piece) in order.low_min.iter_mut().zip(pieces).rev() {
+            low = low.min(piece.centre - piece.half_width);
+            *least = low;
+        }
+        order.before.push(share);
+        order
+    }
 }
 
 impl Empirical {
@@ -123,7 +156,7 @@ impl Empirical {
         }
         positive("the sum of the shares", total)?;
         pieces.iter_mut().for_each(|p| p.share /= total);
-        let mut law = Empirical { pieces, mean: 0.0, variance: 0.0 };
+        let mut law = Empirical { pieces, order: Order::default(), mean: 0.0, variance: 0.0 };
         law.measure();
         time("the mean of the pieces", law.mean)?;
         check("the SCV of the pieces", law.scv(), 0.0..=SCV_MAX, "0 to 1e12")?;
@@ -131,6 +164,7 @@ impl Empirical {
     }
 
     fn measure(&mut self) {
+        self.order = Order::new(&self.pieces);
         self.mean = self.pieces.iter().map(|p| p.share * p.centre).sum();
         let mean = self.mean;
         let square =
@@ -158,7 +192,8 @@ impl Empirical {
             half_width: p.half_width * wanted * factor,
             share: p.share,
         });
-        let mut law = Empirical { pieces: pieces.collect(), mean, variance: self.variance };
+        let (pieces, order) = (pieces.collect(), Order::default());
+        let mut law = Empirical { pieces, order, mean, variance: self.variance };
         law.measure();
         Ok(law)
     }
@@ -185,7 +220,8 @@ impl Empirical {
                 let [low, high] = logs.map(|log| (power * log).exp());
                 Piece { centre: 0.5 * (low + high), half_width: 0.5 * (high - low), share: p.share }
             });
-            let mut law = Empirical { pieces: each.collect(), mean: 0.0, variance: 0.0 };
+            let (pieces, order) = (each.collect(), Order::default());
+            let mut law = Empirical { pieces, order, mean: 0.0, variance: 0.0 };
             law.measure();
             law
         };
@@ -251,7 +287,14 @@ impl ServiceTime for Empirical {
                 0.0
             }
         };
-        if t < 0.0 { 0.0 } else { self.pieces.iter().map(below).sum::<f64>().clamp(0.0, 1.0) }
+        if t.is_nan() || t < 0.0 {
+            return 0.0;
+        }
+        let Order { before, high_max, low_min } = &self.order;
+        let first = high_max.partition_point(|high| *high <= t);
+        let last = low_min.partition_point(|low| *low <= t).max(first);
+        let within = self.pieces[first..last].iter().map(below);
+        within.fold(before[first], |sum, share| sum + share).clamp(0.0, 1.0)
     }
 
     /// All points of a line have the same real part and equal steps, so exponentials are powers of

@@ -189,6 +189,33 @@ fn shares_outside_0_to_1_have_no_quantile() {
 }
 
 proptest! {
+    /// The pieces that hold a time, found by searches, give what all of them do, one after the other.
+    #[test]
+    fn a_measured_cdf_is_the_sum_over_its_pieces(
+        drawn in proptest::collection::vec((0.0f64..1.0, prop_oneof![Just(0.0), 0.0f64..0.3], 0.01f64..1.0), 1..40),
+        times in proptest::collection::vec(-0.1f64..1.4, 1..20),
+        sorted in any::<bool>(),
+    ) {
+        let mut drawn = drawn;
+        if sorted {
+            drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        let piece = |&(centre, half_width, share): &(f64, f64, f64)| Piece { centre, half_width, share };
+        let pieces: Vec<Piece> = drawn.iter().map(piece).collect();
+        let total: f64 = pieces.iter().map(|p| p.share).sum();
+        let ends = pieces.iter().flat_map(|p| [p.centre - p.half_width, p.centre, p.centre + p.half_width]);
+        let law = Empirical::from_pieces(pieces.clone()).unwrap();
+        for t in times.iter().copied().chain(ends) {
+            let below = |p: &Piece| {
+                let (low, high) = (p.centre - p.half_width, p.centre + p.half_width);
+                let part = if high > low { (t - low) / (high - low) } else { f64::from(t >= high) };
+                p.share / total * part.clamp(0.0, 1.0)
+            };
+            let naive = if t < 0.0 { 0.0 } else { pieces.iter().map(below).sum::<f64>() };
+            prop_assert!((law.cdf(t) - naive).abs() < 1e-12, "{}: {} {}", t, law.cdf(t), naive);
+        }
+    }
+
     #[test]
     fn quantiles_invert_cdfs(p in 0.0f64..0.9999, t in 0.0f64..0.08, dt in 0.0f64..0.02) {
         let law = jumpy();

@@ -188,9 +188,9 @@ fn without_devices_the_last_window_is_the_prediction() {
 fn why_there_is_no_model_is_said_in_words_of_a_server() {
     let step = || "part 1 of the last minute".to_owned();
     for error in [
-        crate::Error::Overloaded { step: step(), utilisation: 1.0 },
-        crate::Error::Stalled { step: step() },
-        crate::Error::DeviceCount { step: step(), expected: 4, got: 3 },
+        Error::Overloaded { step: step(), utilisation: 1.0 },
+        Error::Stalled { step: step() },
+        Error::DeviceCount { step: step(), expected: 4, got: 3 },
     ] {
         let why = state::why_not(&error);
         for word in ["part 1", "step", "fit", "measure"] {
