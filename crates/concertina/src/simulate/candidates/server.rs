@@ -112,7 +112,9 @@ impl Server {
         let (memory, delay) = responses(&node, q);
         let bursts = match node.arrivals {
             ArrivalLaw::Bursts(bursts) => Some(bursts),
-            _ => None,
+            ArrivalLaw::Poisson => None,
+            // No fit finds one, and `plan` takes no law of arrivals: it would be simulated as a Poisson stream.
+            other => bail!("arrivals by the law {other} are not simulated"),
         };
         let hits = Hits { memory: direct, ..Hits::default() };
         Ok(Server { devices, hits, memory, delay, bursts, relaxation_s: relaxation })
