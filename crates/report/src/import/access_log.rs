@@ -22,6 +22,7 @@ use super::shown;
 use super::source::Source;
 use super::split::Fault;
 use super::spread::{Even, between_ticks};
+use super::summary::FileSummary;
 use super::tally::Tally;
 use super::time::Unit;
 use crate::objective::time;
@@ -81,33 +82,6 @@ pub(super) struct Log {
     pub origin: Option<Collector>,
     /// When requests ended and what they took, as logged; at most [`TIMES_MAX`].
     pub times: Vec<Logged>,
-}
-
-/// How a file was read.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct FileSummary {
-    /// The file.
-    pub path: PathBuf,
-    /// Its format.
-    pub format: String,
-    /// The unit of its durations.
-    pub unit: String,
-    /// Why it is that.
-    pub unit_why: String,
-    /// Which end of a request its stamps are: `start`, `end` or `both`.
-    pub stamp: String,
-    /// Why it is that.
-    pub stamp_why: String,
-    /// The step of its stamps, seconds.
-    pub clock_s: f64,
-    /// The step of its durations, seconds.
-    pub resolution_s: f64,
-    /// Lines, but for empty ones.
-    pub lines: u64,
-    /// Lines that could not be parsed.
-    pub broken: u64,
-    /// Requests that were imported.
-    pub requests: u64,
 }
 
 /// A request's times as they stand in the log.
@@ -280,26 +254,8 @@ impl FileReader {
     }
 
     fn describe(&mut self, entries: &[Entry]) {
-        let unit = self.layout.columns.iter().find(|c| c.role == Role::Response);
-        let own = unit.and_then(|column| column.unit);
-        let summary = &mut self.summary;
-        summary.format = self.layout.name.clone();
-        summary.unit = match own.or(self.layout.unit) {
-            _ if self.layout.has_both_ends() => String::new(),
-            Some(unit) => unit.name().to_owned(),
-            None => Unit::Seconds.name().to_owned(),
-        };
-        summary.unit_why = match own {
-            Some(_) => "as the format says".to_owned(),
-            None => self.layout.unit_why.clone(),
-        };
-        summary.stamp = match self.layout.side {
-            _ if self.layout.has_both_ends() => "both".to_owned(),
-            Some(side) => side.name().to_owned(),
-            None => Side::End.name().to_owned(),
-        };
-        summary.stamp_why = self.layout.side_why.clone();
-        (summary.clock_s, summary.resolution_s) =
+        self.summary.describe(&self.layout);
+        (self.summary.clock_s, self.summary.resolution_s) =
             (self.clock_ns as f64 / 1e9, self.resolution_ns as f64 / 1e9);
         if entries.iter().any(|entry| entry.zone_assumed) {
             self.layout.remarks.push("Its times have no zone and are taken for UTC.".to_owned());
@@ -316,26 +272,6 @@ impl FileReader {
                 time(median as f64 / 1e9)
             ));
         }
-    }
-
-    /// What was taken for what, in a line.
-    fn sentence(&self) -> String {
-        let FileSummary { path, format, unit, unit_why, stamp, stamp_why, .. } = &self.summary;
-        let why = |why: &str| if why.is_empty() { String::new() } else { format!(" ({why})") };
-        let duration = match stamp.as_str() {
-            "both" => "durations are the end less the start".to_owned(),
-            _ => format!("durations in {unit}{}", why(unit_why)),
-        };
-        let stamps = match stamp.as_str() {
-            "both" => "both ends of a request are stamped".to_owned(),
-            side => format!("stamps are the {side} of a request{}", why(stamp_why)),
-        };
-        format!(
-            "{}: {format}; {duration}, known to {}; {stamps}, known to {}.",
-            path.display(),
-            time(self.summary.resolution_s),
-            time(self.summary.clock_s)
-        )
     }
 }
 
@@ -502,7 +438,7 @@ impl Reader<'_> {
     /// Says how the file was read.
     fn finish(&mut self) {
         if self.file.is_begun {
-            self.log.taken.push(self.file.sentence());
+            self.log.taken.push(self.file.summary.sentence());
             for remark in &self.file.layout.remarks {
                 if !self.log.taken.contains(remark) {
                     self.log.taken.push(remark.clone());

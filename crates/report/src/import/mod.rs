@@ -10,6 +10,7 @@
 mod access_log;
 mod checks;
 mod collector;
+mod column;
 mod entry;
 mod envelope;
 mod error;
@@ -31,16 +32,18 @@ mod spans;
 mod split;
 mod spread;
 mod steps;
+mod summary;
 mod tally;
 mod template;
 mod time;
+mod words;
 
 pub use crate::uncertainty::Imported;
-pub use access_log::FileSummary;
 use access_log::{Logged, TIMES_MAX};
 pub use error::Error;
 pub use options::Options;
 pub use steps::{Cut, InStep};
+pub use summary::FileSummary;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -17,6 +17,7 @@ use super::layout::{Column, Layout, Role, Shape};
 use super::names;
 use super::split;
 use super::time;
+use super::words;
 use sample::Sample;
 pub(super) use services::HEROKU;
 
@@ -87,7 +88,7 @@ pub(super) fn recognise(
         return Ok(layout);
     }
     let by_words =
-        |time: Vec<Column>| names::by_words(&base.name, base.shape.clone(), time, names());
+        |time: Vec<Column>| words::by_words(&base.name, base.shape.clone(), time, names());
     let layout = by_words(Vec::new()).or_else(|| match base.shape {
         Shape::Pairs => by_words(leading_time(&sample)?),
         _ => None,
@@ -112,7 +113,7 @@ fn headed(sample: &Sample) -> Option<Layout> {
     }
     let name = if delimiter == b' ' { "words below their names" } else { "CSV" };
     let shape = Shape::Csv { delimiter, header: Some(header.clone()) };
-    let layout = names::by_words(name, shape, Vec::new(), header.iter().map(String::as_str))?;
+    let layout = words::by_words(name, shape, Vec::new(), header.iter().map(String::as_str))?;
     Some(layout.with_decimal_commas(has_decimal_commas(sample, delimiter)))
 }
 

@@ -325,7 +325,7 @@ pub(super) fn advice_on_names(kind: &str, names: &[String]) -> String {
         "it is {kind}, and none of its names ({}) is known to be {}; say which are: --fields \
          end=NAME,response=NAME:ms,status=NAME,path=NAME (or start=NAME; units s, ms, us, ns)",
         shown.join(", "),
-        crate::import::names::unknown_of(names.iter().map(String::as_str))
+        crate::import::words::unknown_of(names.iter().map(String::as_str))
     )
 }
 
