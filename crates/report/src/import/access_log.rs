@@ -534,3 +534,7 @@ mod dialects_tests;
 #[cfg(test)]
 #[path = "clouds_tests.rs"]
 mod clouds_tests;
+
+#[cfg(test)]
+#[path = "own_names_tests.rs"]
+mod own_names_tests;

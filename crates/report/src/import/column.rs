@@ -35,6 +35,38 @@ pub(super) enum Role {
     Success,
 }
 
+/// The roles that `--fields` gives a value, by their names there, the usual one first.
+const NAMES: [(&str, Role); 16] = [
+    ("start", Role::Start),
+    ("end", Role::End),
+    ("time", Role::Stamp),
+    ("stamp", Role::Stamp),
+    ("date", Role::Date),
+    ("response", Role::Response),
+    ("duration", Role::Response),
+    ("upstream", Role::Upstream),
+    ("status", Role::Status),
+    ("method", Role::Method),
+    ("request", Role::Request),
+    ("path", Role::Path),
+    ("key", Role::Key),
+    ("server", Role::Server),
+    ("bytes", Role::Bytes),
+    ("cache", Role::Cache),
+];
+
+impl Role {
+    /// The role of a name.
+    pub fn parse(name: &str) -> Option<Role> {
+        NAMES.iter().find(|(known, _)| *known == name).map(|(_, role)| *role)
+    }
+
+    /// Its name; of what only known formats have, none.
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.iter().find(|(_, role)| *role == self).map(|(name, _)| *name)
+    }
+}
+
 /// Where a value stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Place {

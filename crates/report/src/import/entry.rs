@@ -78,3 +78,15 @@ pub(super) fn operation(method: Option<&str>) -> Operation {
         Some(_) => Operation::Head,
     }
 }
+
+/// A status as logs write it, 0 where no reply came; `None` if it is none. Programs without integers write `500.0`.
+pub(super) fn status(text: &str) -> Option<u16> {
+    // Of several attempts the last is what the client got.
+    let last = text.rsplit([',', ' ']).next().unwrap_or(text);
+    if matches!(last, "-" | "" | "-1") {
+        return Some(0);
+    }
+    let whole = last.split_once('.').filter(|(_, part)| part.bytes().all(|b| b == b'0'));
+    let status = whole.map_or(last, |(whole, _)| whole).parse::<u16>().ok()?;
+    (status == 0 || (100..1000).contains(&status)).then_some(status)
+}

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use ground::window::{Nanos, key_hash};
 
 pub(super) use super::column::{Column, Place, Role};
-use super::entry::{Cache, Entry, Line, operation, path_of};
+use super::entry::{self, Cache, Entry, Line, operation, path_of};
 use super::excerpt::excerpt;
 use super::filter::{Filter, Verdict};
 use super::nested::OpenSamples;
@@ -97,7 +97,7 @@ pub(super) struct Layout {
 }
 
 /// The values of a line, in the order of the columns.
-type Values = Vec<Option<String>>;
+pub(super) type Values = Vec<Option<String>>;
 
 impl Layout {
     /// A layout whose unit and side are not known.
@@ -156,7 +156,7 @@ impl Layout {
     }
 
     /// A time with a decimal point.
-    fn pointed<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn pointed<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.has_decimal_commas {
             true => Cow::Owned(text.trim().replacen(',', ".", 1)),
             false => Cow::Borrowed(text),
@@ -188,8 +188,15 @@ impl Layout {
         self.places = self.columns.iter().map(find).collect();
     }
 
+    /// The same, of other values.
+    pub fn with_columns(mut self, columns: Vec<Column>) -> Layout {
+        self.columns = columns;
+        self.settle();
+        self
+    }
+
     /// The values of a line; `None` if it is none of a request.
-    fn values(&mut self, line: &str) -> Result<Option<Values>, Fault> {
+    pub fn values(&mut self, line: &str) -> Result<Option<Values>, Fault> {
         let by_place = |get: &dyn Fn(usize) -> Option<String>| -> Values {
             self.places.iter().map(|place| place.and_then(get)).collect()
         };
@@ -383,13 +390,11 @@ impl Layout {
         if let Some(well) = column.map(|column| column.only).filter(|well| !well.is_empty()) {
             return Ok(well.split(' ').any(|word| text == word).then_some(200));
         }
-        // Of several attempts the last is what the client got.
-        let last = text.rsplit([',', ' ']).next().unwrap_or(text);
-        match last.parse::<u16>() {
-            Ok(status) if (100..1000).contains(&status) => Ok(Some(status)),
-            Ok(0) => Ok(None),
-            _ if matches!(last, "-" | "" | "-1") || self.is_tester => Ok(None),
-            _ => {
+        match entry::status(text) {
+            Some(0) => Ok(None),
+            Some(status) => Ok(Some(status)),
+            None if self.is_tester => Ok(None),
+            None => {
                 let detail = format!("the status is not valid: `{}`", excerpt(text));
                 Err(Fault::new("an invalid status", detail))
             }

@@ -8,6 +8,7 @@
 //! `docs/import.md` describes each source and what it lacks.
 
 mod access_log;
+mod candidates;
 mod checks;
 mod collector;
 mod column;

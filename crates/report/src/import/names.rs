@@ -227,28 +227,13 @@ pub(super) fn described(mut layout: Layout, fields: &str) -> Result<Layout, Erro
             Some((name, unit)) if Unit::parse(unit).is_some() => (name, Unit::parse(unit)),
             _ => (name, None),
         };
-        let role = match role.trim() {
-            "start" => Role::Start,
-            "end" => Role::End,
-            "time" | "stamp" => Role::Stamp,
-            "date" => Role::Date,
-            "response" | "duration" => Role::Response,
-            "upstream" => Role::Upstream,
-            "status" => Role::Status,
-            "method" => Role::Method,
-            "request" => Role::Request,
-            "path" => Role::Path,
-            "key" => Role::Key,
-            "server" => Role::Server,
-            "bytes" => Role::Bytes,
-            "cache" => Role::Cache,
-            other => {
-                return Err(failed(format!(
-                    "--fields has `{other}`, which is none of start, end, time, date, response, upstream, status, method, \
-                     request, path, key, server, bytes and cache"
-                )));
-            }
-        };
+        let role = Role::parse(role.trim()).ok_or_else(|| {
+            failed(format!(
+                "--fields has `{}`, which is none of start, end, time, date, response, upstream, status, method, \
+                 request, path, key, server, bytes and cache",
+                role.trim()
+            ))
+        })?;
         let place = match name.parse::<usize>() {
             Ok(number) if numbered && number > 0 => Place::Number(number - 1),
             _ => Place::Name(name.trim().to_owned()),
@@ -276,8 +261,8 @@ pub(super) fn described(mut layout: Layout, fields: &str) -> Result<Layout, Erro
             columns.push(column);
         }
     }
-    let next = Layout::new(&layout.name, layout.shape, columns)
-        .with_decimal_commas(layout.has_decimal_commas);
+    let mut next = Layout::new(&layout.name, layout.shape, columns);
+    (next.has_decimal_commas, next.remarks) = (layout.has_decimal_commas, layout.remarks);
     Ok(match (side, is_stamped, layout.side) {
         (Some(side), ..) => next.stamped(side, "--fields says so"),
         (None, false, Some(side)) => next.stamped(side, &layout.side_why),

@@ -164,6 +164,20 @@ pub(super) fn member(
     None
 }
 
+/// The dotted paths of the values in a JSON object, in their order, each behind `before`.
+pub(super) fn names(
+    object: &serde_json::Map<String, serde_json::Value>,
+    before: &str,
+    all: &mut Vec<String>,
+) {
+    for (key, value) in object {
+        match value {
+            serde_json::Value::Object(inner) => names(inner, &format!("{before}{key}."), all),
+            _ => all.push(format!("{before}{key}")),
+        }
+    }
+}
+
 /// The value of a key in a list as OpenTelemetry writes attributes: `[{"key": "url.path", "value": {"stringValue": "/a"}}]`.
 fn attribute(list: &[serde_json::Value], key: &str) -> Option<String> {
     let is_it = |one: &&serde_json::Value| one.get("key").and_then(|k| k.as_str()) == Some(key);

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::layout::{Layout, Role, Side};
+use super::excerpt::excerpt;
+use super::layout::{Column, Layout, Place, Role, Side};
 use super::time::Unit;
 use crate::objective::time;
 
@@ -25,6 +26,10 @@ pub struct FileSummary {
     pub clock_s: f64,
     /// The step of its durations, seconds.
     pub resolution_s: f64,
+    /// Which values were taken for what, as `--fields` names them, of a format whose values have names.
+    pub fields: String,
+    /// Whether it has statuses; without them all requests count as answered.
+    pub has_status: bool,
     /// Lines, but for empty ones.
     pub lines: u64,
     /// Lines that could not be parsed.
@@ -54,6 +59,8 @@ impl FileSummary {
             None => Side::End.name().to_owned(),
         };
         self.stamp_why = layout.side_why.clone();
+        self.fields = fields(layout);
+        self.has_status = layout.has(Role::Status);
     }
 
     /// What was taken for what, in a line.
@@ -68,11 +75,36 @@ impl FileSummary {
             "both" => "both ends of a request are stamped".to_owned(),
             side => format!("stamps are the {side} of a request{}", why(stamp_why)),
         };
+        let values = match self.fields.as_str() {
+            "" => String::new(),
+            fields => format!("; its values are {fields}"),
+        };
+        let no_status = if self.has_status {
+            ""
+        } else {
+            "; no value is a status, so all requests count as answered (--fields status=NAME says which is)"
+        };
         format!(
-            "{}: {format}; {duration}, known to {}; {stamps}, known to {}.",
+            "{}: {format}; {duration}, known to {}; {stamps}, known to {}{values}{no_status}.",
             path.display(),
             time(self.resolution_s),
             time(self.clock_s)
         )
     }
+}
+
+/// Which values are taken for what, as `--fields` names them.
+fn fields(layout: &Layout) -> String {
+    let field = |column: &Column| {
+        let role = match (column.role, layout.side) {
+            (Role::Stamp, Some(side)) => side.name(),
+            (role, _) => role.name()?,
+        };
+        match &column.place {
+            Place::Name(name) => Some(format!("{role}={}", excerpt(name))),
+            Place::Number(_) => None,
+        }
+    };
+    let all: Vec<String> = layout.columns.iter().filter_map(field).collect();
+    all.join(",")
 }

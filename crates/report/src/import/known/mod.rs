@@ -87,8 +87,7 @@ pub(super) fn recognise(
     if let Some(layout) = names::of_json(names()).filter(|_| base.shape == Shape::Json) {
         return Ok(layout);
     }
-    let by_words =
-        |time: Vec<Column>| words::by_words(&base.name, base.shape.clone(), time, names());
+    let by_words = |time: Vec<Column>| words::by_words(&base, time, names(), &sample.lines);
     let layout = by_words(Vec::new()).or_else(|| match base.shape {
         Shape::Pairs => by_words(leading_time(&sample)?),
         _ => None,
@@ -113,8 +112,9 @@ fn headed(sample: &Sample) -> Option<Layout> {
     }
     let name = if delimiter == b' ' { "words below their names" } else { "CSV" };
     let shape = Shape::Csv { delimiter, header: Some(header.clone()) };
-    let layout = words::by_words(name, shape, Vec::new(), header.iter().map(String::as_str))?;
-    Some(layout.with_decimal_commas(has_decimal_commas(sample, delimiter)))
+    let base = Layout::new(name, shape, Vec::new())
+        .with_decimal_commas(has_decimal_commas(sample, delimiter));
+    words::by_words(&base, Vec::new(), header.iter().map(String::as_str), &sample.lines)
 }
 
 /// Whether these are names of columns: a header has no numbers, no moments, and no quoted requests in the middle of a name.
@@ -194,9 +194,8 @@ fn base(sample: &Sample) -> Layout {
         Some(delimiter) => {
             let header = split::columns(first, delimiter);
             let header = is_header(&header).then_some(header);
-            let mut layout = Layout::new("CSV", Shape::Csv { delimiter, header }, Vec::new());
-            layout.has_decimal_commas = has_decimal_commas(sample, delimiter);
-            layout
+            Layout::new("CSV", Shape::Csv { delimiter, header }, Vec::new())
+                .with_decimal_commas(has_decimal_commas(sample, delimiter))
         }
         None => Layout::new("words", Shape::Words { from_time: false }, Vec::new()),
     }
@@ -225,12 +224,7 @@ fn keys(sample: &Sample) -> Vec<String> {
             let mut keys: Vec<String> = Vec::new();
             for line in &sample.lines {
                 let Ok(object) = split::object(line) else { continue };
-                for (key, value) in object {
-                    if let serde_json::Value::Object(inner) = &value {
-                        keys.extend(inner.keys().map(|name| format!("{key}.{name}")));
-                    }
-                    keys.push(key);
-                }
+                split::names(&object, "", &mut keys);
             }
             once(keys)
         }

@@ -1,0 +1,124 @@
+//! Which of a log's values are used, of those whose names say what they may be: by what they are in the first lines.
+
+use super::entry;
+use super::layout::{Column, Layout, Role, Side, Values};
+use super::time::{self, Unit};
+
+/// A value whose name says what it may be.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub column: Column,
+    /// Of a stamp whose name says it.
+    pub side: Option<Side>,
+    /// Parts of its dotted name that say nothing of it.
+    pub depth: usize,
+}
+
+/// The candidates of a log, and what they are in its first lines.
+pub(super) struct Candidates {
+    all: Vec<Candidate>,
+    /// Of each line the values, in the order of the candidates.
+    rows: Vec<Values>,
+}
+
+impl Candidates {
+    pub fn new(base: &Layout, all: Vec<Candidate>, lines: &[String]) -> Candidates {
+        let columns = all.iter().map(|one| one.column.clone()).collect();
+        let mut layout = base.clone().with_columns(columns);
+        let mut rows: Vec<Values> =
+            lines.iter().filter_map(|line| layout.values(line).ok().flatten()).collect();
+        for value in rows.iter_mut().flatten().flatten() {
+            *value = layout.pointed(value).into_owned();
+        }
+        let mut candidates = Candidates { all, rows };
+        candidates.keep_requests();
+        candidates
+    }
+
+    /// Leaves out lines of other events, which have values of the same names: those without a status, if the lines with a duration have
+    /// one, else those without a duration.
+    fn keep_requests(&mut self) {
+        let has = |row: &Values, roles: &[Role]| {
+            let mut both = self.all.iter().zip(row);
+            both.any(|(one, value)| value.is_some() && roles.contains(&one.column.role))
+        };
+        let is_timed = |row: &Values| has(row, &[Role::Response, Role::End]);
+        let is_request = |row: &Values| is_timed(row) && has(row, &[Role::Status]);
+        let rows = &self.rows;
+        let kept: Vec<Values> = if rows.iter().any(is_request) {
+            rows.iter().filter(|row| is_request(row)).cloned().collect()
+        } else {
+            rows.iter().filter(|row| is_timed(row)).cloned().collect()
+        };
+        if !kept.is_empty() {
+            self.rows = kept;
+        }
+    }
+
+    /// The values of a candidate.
+    fn values(&self, at: usize) -> impl Iterator<Item = &str> {
+        self.rows.iter().filter_map(move |row| row.get(at)?.as_deref())
+    }
+
+    /// Whether nine in ten of a candidate's values are so.
+    fn mostly(&self, at: usize, is_so: impl Fn(&str) -> bool) -> bool {
+        let (all, so) = (self.values(at).count(), self.values(at).filter(|v| is_so(v)).count());
+        all > 0 && so * 10 >= all * 9
+    }
+
+    /// The candidate of a role that is used: one whose values are of it, in most of the requests, with the plainest name.
+    pub fn first(&self, role: Role) -> Option<&Candidate> {
+        self.of(role).first().and_then(|at| self.all.get(*at))
+    }
+
+    /// The candidates of other roles than times that are used.
+    pub fn others(&self) -> impl Iterator<Item = &Candidate> {
+        use Role::{Bytes, Key, Method, Path, Request, Server, Status};
+        [Status, Method, Request, Path, Key, Server, Bytes]
+            .into_iter()
+            .filter_map(|role| self.first(role))
+    }
+
+    /// The candidates of a role whose values are of it, those with the plainest names first.
+    fn of(&self, role: Role) -> Vec<usize> {
+        let of_role = |at: &usize| self.all.get(*at).is_some_and(|one| one.column.role == role);
+        let named: Vec<usize> = (0..self.all.len()).filter(of_role).collect();
+        let mut of: Vec<usize> = named.iter().copied().filter(|at| self.is_valid(*at)).collect();
+        // What is wrong with times is said of each line, and a path may be a name.
+        let is_needed =
+            matches!(role, Role::Response | Role::Stamp | Role::Start | Role::End | Role::Path);
+        if of.is_empty() && (is_needed || self.rows.is_empty()) {
+            of = named;
+        }
+        let count = |at: usize| self.values(at).count();
+        let most = of.iter().map(|at| count(*at)).max().unwrap_or(0);
+        of.retain(|at| 2 * count(*at) >= most);
+        of.sort_by_key(|at| self.all.get(*at).map_or(0, |one| one.depth));
+        of
+    }
+
+    /// Whether the values of a candidate are what its name says.
+    fn is_valid(&self, at: usize) -> bool {
+        let Some(Candidate { column, .. }) = self.all.get(at) else { return false };
+        let is_word = |text: &str| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphabetic() || b"-_".contains(&b))
+        };
+        match column.role {
+            Role::Response => {
+                let unit = column.unit.unwrap_or(Unit::Nanos);
+                self.mostly(at, |text| text == "-1" || time::durations(text, unit).is_ok())
+            }
+            Role::Stamp | Role::Start | Role::End => {
+                self.mostly(at, |text| time::moment(text, column.unit).is_some())
+            }
+            Role::Status => self.mostly(at, |text| entry::status(text).is_some()),
+            Role::Method => self.mostly(at, is_word),
+            Role::Request => self
+                .mostly(at, |text| text.split_once(' ').is_some_and(|(first, _)| is_word(first))),
+            Role::Bytes => self.values(at).any(|text| text.parse::<u64>().is_ok()),
+            // The module of a program is called a target, too.
+            Role::Path => self.mostly(at, |text| text.starts_with('/') || text.contains("://")),
+            _ => true,
+        }
+    }
+}

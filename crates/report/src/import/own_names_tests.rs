@@ -1,0 +1,163 @@
+//! Tests of the reader of logs: which values of a service's own log are used, where several may be.
+
+use super::tests::{civil, log, service, settings};
+use super::*;
+
+const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+
+/// The service, of whose requests one in ten fails and one is refused, in lines of JSON whose members are written by `members`.
+fn read_of(members: impl Fn(&Request) -> String, settings: &Settings) -> Result<Log, String> {
+    let line = |(at, (a, d)): (usize, &(u64, u64))| {
+        let status = [500, 503, 200, 200, 200, 200, 200, 200, 200, 200][at % 10];
+        let (method, path) = (if at % 4 == 0 { "PUT" } else { "GET" }, format!("/o/{}", at % 3));
+        let request = Request {
+            end: civil(*d, "%Y-%m-%dT%H:%M:%S%.6fZ"),
+            us: (d - a) / US,
+            status,
+            method,
+            path,
+        };
+        format!("{{{}}}\n", members(&request))
+    };
+    let text: String = service(5, 800).iter().enumerate().map(line).collect();
+    log(text.as_bytes(), settings)
+}
+
+/// Writes the members of a line's object.
+type Members<'a> = &'a dyn Fn(&Request) -> String;
+
+/// What a line says.
+struct Request {
+    end: String,
+    us: u64,
+    status: u16,
+    method: &'static str,
+    path: String,
+}
+
+/// That a log has the durations, statuses, methods and paths of the service.
+fn is_service(read: &Log, name: &str) {
+    let mut expected: Vec<u64> = service(5, 800).iter().map(|(a, d)| d - a).collect();
+    expected =
+        expected.into_iter().enumerate().filter(|(at, _)| at % 10 != 1).map(|(_, t)| t).collect();
+    let found: Vec<u64> = read.times.iter().map(|r| r.taken).collect();
+    let is_near = |(a, b): (&u64, &u64)| a.abs_diff(*b) <= MS;
+    assert!(
+        found.len() == expected.len() && found.iter().zip(&expected).all(is_near),
+        "{name}: {:?}",
+        read.taken
+    );
+    let count = |is: &dyn Fn(&Logged) -> bool| read.times.iter().filter(|r| is(r)).count();
+    assert_eq!(read.tally.refused, 80, "{name}");
+    assert_eq!(count(&|r| r.outcome == Outcome::Error), 80, "{name}");
+    assert_eq!(count(&|r| r.operation == Operation::Put), 200, "{name}");
+    let keys: BTreeSet<u32> = read.times.iter().map(|r| r.key).collect();
+    assert_eq!(keys.len(), 3, "{name}");
+}
+
+/// pino-http, the Elastic Common Schema, Rails' Semantic Logger, Azure's Application Gateway, Rust's tracing: 500 and 503 counted as answered.
+#[test]
+fn values_within_others_are_found_by_their_last_names() {
+    let pino = |r: &Request| {
+        format!(
+            "\"level\":30,\"time\":\"{}\",\"req\":{{\"id\":1,\"method\":\"{}\",\"url\":\"{}\",\"headers\":{{\"date\":\"x\"}}}},\
+             \"res\":{{\"statusCode\":{}}},\"responseTime\":{}.{:03},\"msg\":\"request completed\"",
+            r.end,
+            r.method,
+            r.path,
+            r.status,
+            r.us / 1000,
+            r.us % 1000
+        )
+    };
+    let elastic = |r: &Request| {
+        format!(
+            "\"@timestamp\":\"{}\",\"event\":{{\"duration\":{}}},\"http\":{{\"request\":{{\"method\":\"{}\",\"body\":{{\"bytes\":7}}}},\
+             \"response\":{{\"status_code\":{},\"body\":{{\"bytes\":9}}}}}},\"url\":{{\"path\":\"{}\"}}",
+            r.end,
+            r.us * 1000,
+            r.method,
+            r.status,
+            r.path
+        )
+    };
+    let dotted = |r: &Request| {
+        format!(
+            "\"@timestamp\":\"{}\",\"event.duration\":{},\"http.request.method\":\"{}\",\"http.response.status_code\":{},\
+             \"url.path\":\"{}\"",
+            r.end,
+            r.us * 1000,
+            r.method,
+            r.status,
+            r.path
+        )
+    };
+    let rails = |r: &Request| {
+        format!(
+            "\"timestamp\":\"{}\",\"duration_ms\":{}.{:03},\"payload\":{{\"status\":{},\"method\":\"{}\",\"path\":\"{}\"}}",
+            r.end,
+            r.us / 1000,
+            r.us % 1000,
+            r.status,
+            r.method,
+            r.path
+        )
+    };
+    let azure = |r: &Request| {
+        format!(
+            "\"timeStamp\":\"{}\",\"properties\":{{\"httpStatus\":{},\"timeTaken\":{}.{:06},\"httpMethod\":\"{}\",\"requestUri\":\"{}\"}}",
+            r.end,
+            r.status,
+            r.us / 1_000_000,
+            r.us % 1_000_000,
+            r.method,
+            r.path
+        )
+    };
+    let tracing = |r: &Request| {
+        format!(
+            "\"timestamp\":\"{}\",\"fields\":{{\"message\":\"finished processing request\",\"latency\":\"{} us\",\"status\":\"{}\"}},\
+             \"target\":\"tower_http::trace\",\"span\":{{\"method\":\"{}\",\"uri\":\"{}\"}}",
+            r.end, r.us, r.status, r.method, r.path
+        )
+    };
+    let all: [(&str, Members<'_>); 6] = [
+        ("pino", &pino),
+        ("elastic", &elastic),
+        ("dotted", &dotted),
+        ("rails", &rails),
+        ("azure", &azure),
+        ("tracing", &tracing),
+    ];
+    for (name, members) in all {
+        let read = read_of(members, &settings("")).unwrap_or_else(|e| panic!("{name}: {e}"));
+        is_service(&read, name);
+    }
+}
+
+/// The line that says what was taken for what names the values, and what there is none of.
+#[test]
+fn a_log_without_a_status_says_so() {
+    let line = |r: &Request| {
+        format!("\"ts\":\"{}\",\"duration_us\":{},\"what\":\"{}\"", r.end, r.us, r.status)
+    };
+    let read = read_of(line, &settings("")).unwrap();
+    assert!(
+        read.taken[0].contains("its values are end=ts,response=duration_us"),
+        "{:?}",
+        read.taken
+    );
+    assert!(
+        read.taken[0].contains("no value is a status, so all requests count as answered"),
+        "{:?}",
+        read.taken
+    );
+    assert!(!read.files[0].has_status && read.files[0].fields == "end=ts,response=duration_us");
+    let line = |r: &Request| {
+        format!("\"ts\":\"{}\",\"duration_us\":{},\"status\":\"{}\"", r.end, r.us, r.status)
+    };
+    let read = read_of(line, &settings("")).unwrap();
+    assert!(read.files[0].has_status && !read.taken[0].contains("no value"), "{:?}", read.taken);
+    assert!(read.taken[0].contains("status=status"), "{:?}", read.taken);
+}
