@@ -1,8 +1,14 @@
 //! Which of a log's values are used, of those whose names say what they may be: by what they are in the first lines.
 
+use std::cmp::Reverse;
+
+use super::durations::{Durations, longest};
 use super::entry;
 use super::layout::{Column, Layout, Role, Side, Values};
 use super::time::{self, Unit};
+
+/// Roles of moments.
+const STAMPS: [Role; 3] = [Role::Stamp, Role::Start, Role::End];
 
 /// A value whose name says what it may be.
 #[derive(Clone, Debug)]
@@ -60,6 +66,11 @@ impl Candidates {
         self.rows.iter().filter_map(move |row| row.get(at)?.as_deref())
     }
 
+    /// The texts of a candidate's values, one for each line.
+    fn texts(&self, at: usize) -> Vec<Option<&str>> {
+        self.rows.iter().map(|row| row.get(at)?.as_deref()).collect()
+    }
+
     /// Whether nine in ten of a candidate's values are so.
     fn mostly(&self, at: usize, is_so: impl Fn(&str) -> bool) -> bool {
         let (all, so) = (self.values(at).count(), self.values(at).filter(|v| is_so(v)).count());
@@ -69,6 +80,30 @@ impl Candidates {
     /// The candidate of a role that is used: one whose values are of it, in most of the requests, with the plainest name.
     pub fn first(&self, role: Role) -> Option<&Candidate> {
         self.of(role).first().and_then(|at| self.all.get(*at))
+    }
+
+    /// The duration of a request, of several values that may be it: the one that is the longest on nearly all lines.
+    ///
+    /// # Errors
+    /// The names of these values, if none is, or if they cannot be compared because the unit of some is not known.
+    pub fn response(&self) -> Result<Option<&Candidate>, String> {
+        let depth = self.first(Role::Response).map(|one| one.depth);
+        let of = self.of(Role::Response).into_iter().filter_map(|at| Some((at, self.all.get(at)?)));
+        let near: Vec<(usize, &Candidate)> =
+            of.filter(|(_, one)| Some(one.depth) == depth).collect();
+        let durations =
+            near.iter().map(|(at, one)| Durations::new(self.texts(*at), one.column.unit));
+        let durations: Vec<Durations> = durations.collect();
+        if near.len() < 2 || self.rows.is_empty() {
+            return Ok(near.first().map(|(_, one)| *one));
+        }
+        match longest(&durations).and_then(|at| near.get(at)) {
+            Some((_, one)) => Ok(Some(one)),
+            None => {
+                let names: Vec<String> = near.iter().map(|(_, one)| one.column.shown()).collect();
+                Err(names.join(" and "))
+            }
+        }
     }
 
     /// The candidates of other roles than times that are used.
@@ -85,16 +120,27 @@ impl Candidates {
         let named: Vec<usize> = (0..self.all.len()).filter(of_role).collect();
         let mut of: Vec<usize> = named.iter().copied().filter(|at| self.is_valid(*at)).collect();
         // What is wrong with times is said of each line, and a path may be a name.
-        let is_needed =
-            matches!(role, Role::Response | Role::Stamp | Role::Start | Role::End | Role::Path);
+        let is_needed = STAMPS.contains(&role) || matches!(role, Role::Response | Role::Path);
         if of.is_empty() && (is_needed || self.rows.is_empty()) {
             of = named;
         }
         let count = |at: usize| self.values(at).count();
         let most = of.iter().map(|at| count(*at)).max().unwrap_or(0);
         of.retain(|at| 2 * count(*at) >= most);
-        of.sort_by_key(|at| self.all.get(*at).map_or(0, |one| one.depth));
+        of.sort_by_key(|at| {
+            let Some(one) = self.all.get(*at) else { return (0, Reverse(0)) };
+            // Of two stamps the finer one.
+            let decimals = if STAMPS.contains(&role) { self.decimals(*at) } else { 0 };
+            (one.depth, Reverse(decimals))
+        });
         of
+    }
+
+    /// The decimals of a second that a stamp is written with.
+    fn decimals(&self, at: usize) -> u32 {
+        let unit = self.all.get(at).and_then(|one| one.column.unit);
+        let moments = self.values(at).filter_map(|text| time::moment(text, unit));
+        moments.map(|(reading, _)| reading.decimals).max().unwrap_or(0)
     }
 
     /// Whether the values of a candidate are what its name says.
@@ -109,7 +155,11 @@ impl Candidates {
                 self.mostly(at, |text| text == "-1" || time::durations(text, unit).is_ok())
             }
             Role::Stamp | Role::Start | Role::End => {
-                self.mostly(at, |text| time::moment(text, column.unit).is_some())
+                let is_moment = |text: &str| {
+                    time::moment(text, column.unit)
+                        .is_some_and(|(reading, _)| reading.is_of_century())
+                };
+                self.mostly(at, is_moment)
             }
             Role::Status => self.mostly(at, |text| entry::status(text).is_some()),
             Role::Method => self.mostly(at, is_word),

@@ -1,5 +1,6 @@
 //! A value of a line that is used: what it is, where it stands, and in which unit.
 
+use super::excerpt::excerpt;
 use super::time::Unit;
 
 /// What a value is.
@@ -112,6 +113,14 @@ impl Column {
     /// The same, of which a part counts.
     pub fn divided(self, by: char, part: usize) -> Column {
         Column { part: Some((by, part)), ..self }
+    }
+
+    /// Its name, or its number from 1, for people.
+    pub fn shown(&self) -> String {
+        match &self.place {
+            Place::Name(name) => format!("`{}`", excerpt(name)),
+            Place::Number(at) => format!("`{}`", at + 1),
+        }
     }
 
     /// The part of the value that counts.

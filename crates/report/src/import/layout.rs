@@ -89,6 +89,8 @@ pub(super) struct Layout {
     pub words: Option<usize>,
     /// Whether times are written with a decimal comma.
     pub has_decimal_commas: bool,
+    /// What must be said before it is used; empty if it is known.
+    pub doubt: String,
     /// What else is to be known of it.
     pub remarks: Vec<String>,
     /// Where each column's value stands, as far as that does not change from line to line.
@@ -120,6 +122,7 @@ impl Layout {
             asides: &[],
             words: None,
             has_decimal_commas: false,
+            doubt: String::new(),
             remarks: Vec::new(),
             places: Vec::new(),
             last: LastMoment::default(),

@@ -12,6 +12,7 @@ mod candidates;
 mod checks;
 mod collector;
 mod column;
+mod durations;
 mod entry;
 mod envelope;
 mod error;

@@ -161,3 +161,62 @@ fn a_log_without_a_status_says_so() {
     assert!(read.files[0].has_status && !read.taken[0].contains("no value"), "{:?}", read.taken);
     assert!(read.taken[0].contains("status=status"), "{:?}", read.taken);
 }
+
+/// Several values that may be the duration: the first of the alphabet was taken, which may be a part of the whole.
+#[test]
+fn of_several_values_that_may_be_the_duration_the_whole_is_taken() {
+    let part = |r: &Request| format!("{}.{:03}", r.us / 2000, r.us / 2 % 1000);
+    let whole = |r: &Request| format!("{}.{:03}", r.us / 1000, r.us % 1000);
+    for (one, two) in [
+        ("processing_time_ms", "total_time_ms"),
+        ("duration_ms", "elapsed_ms"),
+        ("latency", "response_time"),
+    ] {
+        let line = |r: &Request| {
+            let (part, whole) = (part(r), whole(r));
+            format!(
+                "\"ts\":\"{}\",\"{one}\":{part},\"{two}\":{whole},\"status\":{},\"method\":\"{}\",\"path\":\"{}\"",
+                r.end, r.status, r.method, r.path
+            )
+        };
+        let read = read_of(line, &settings("")).unwrap_or_else(|e| panic!("{two}: {e}"));
+        is_service(&read, two);
+        assert!(read.taken[0].contains(&format!("response={two}")), "{:?}", read.taken);
+    }
+    // The same in another unit is no other value.
+    let line = |r: &Request| {
+        format!("\"ts\":\"{}\",\"elapsed\":{},\"duration_ms\":{}", r.end, r.us * 1000, r.us / 1000)
+    };
+    assert!(
+        read_of(line, &settings("")).unwrap().files[0].fields.ends_with("response=duration_ms")
+    );
+    let line = |r: &Request| {
+        format!(
+            "\"ts\":\"{}\",\"elapsed_ms\":{},\"duration_ms\":{}",
+            r.end,
+            r.us / 1000,
+            r.us * 7919 % 90
+        )
+    };
+    let error = read_of(line, &settings("")).unwrap_err();
+    assert!(
+        error.contains("`duration_ms` and `elapsed_ms`") && error.contains("--fields response="),
+        "{error}"
+    );
+}
+
+/// Of several stamps the finest is taken, and none that is no moment.
+#[test]
+fn of_several_stamps_the_finest_is_taken() {
+    let line = |r: &Request| {
+        let end = &r.end;
+        format!(
+            "\"date\":\"{}\",\"t\":17,\"time\":\"{}Z\",\"ts\":\"{end}\",\"duration_us\":{}",
+            &end[..10],
+            &end[..19],
+            r.us
+        )
+    };
+    let read = read_of(line, &settings("")).unwrap();
+    assert_eq!((read.files[0].fields.as_str(), read.clock_ns), ("end=ts,response=duration_us", US));
+}

@@ -15,6 +15,13 @@ pub(super) struct Reading {
     pub decimals: u32,
 }
 
+impl Reading {
+    /// Whether it is a moment of 2001 to 2099, as no other number is one.
+    pub fn is_of_century(self) -> bool {
+        (978_307_200_000_000_000..4_102_444_800_000_000_000).contains(&self.ns)
+    }
+}
+
 /// The longest valid duration, seconds.
 const DURATION_MAX_S: u64 = 1_000_000;
 /// The latest valid moment (the year 2255), seconds since 1970: later ones would overflow.

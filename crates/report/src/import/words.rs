@@ -217,7 +217,17 @@ pub(super) fn by_words<'a>(
 ) -> Option<Layout> {
     let candidates = Candidates::new(base, names.filter_map(candidate).collect(), lines);
     let stamp_of = |role| candidates.first(role);
-    let (mut columns, side) = match candidates.first(Role::Response) {
+    let (response, doubt) = match candidates.response() {
+        Ok(response) => (response, String::new()),
+        Err(names) => {
+            let doubt = format!(
+                "{names} may be the duration of a request, and none is the longest on nearly all lines, or their units are not \
+                 known; say which it is: --fields response=NAME:ms (units s, ms, us, ns)"
+            );
+            (candidates.first(Role::Response), doubt)
+        }
+    };
+    let (mut columns, side) = match response {
         None => {
             let (start, end) = (stamp_of(Role::Start)?, stamp_of(Role::End)?);
             (vec![start.column.clone(), end.column.clone()], None)
@@ -236,7 +246,8 @@ pub(super) fn by_words<'a>(
         }
     };
     columns.extend(candidates.others().map(|one| one.column.clone()));
-    let layout = base.clone().with_columns(columns);
+    let mut layout = base.clone().with_columns(columns);
+    layout.doubt = doubt;
     let layout = match side {
         Some(side) => layout.stamped(side, "its name says so"),
         None => layout,

@@ -42,63 +42,74 @@ pub(super) fn recognise(
 ) -> Result<Layout, Error> {
     let content = |reason: String| Error::Content { path: path.to_owned(), reason };
     let sample = Sample::new(head);
-    match described.format.map(str::trim) {
-        Some("json") => {
-            let keys = keys(&sample);
-            let names = || keys.iter().map(String::as_str);
-            let layout = json::recognise(&sample)
-                .or_else(|| names::of_json(names()))
-                .unwrap_or_else(|| Layout::new("JSON", Shape::Json, Vec::new()));
-            return finished(layout, described.fields, path);
+    let layout = match described.format.map(str::trim) {
+        Some("json") => finished(json_of(&sample), described.fields, path)?,
+        Some(format) => names::of_template(format, described.fields)?,
+        None if sample.lines.is_empty() => {
+            return Err(Error::Empty { path: path.to_owned(), what: "lines".to_owned() });
         }
-        Some(format) => return names::of_template(format, described.fields),
-        None => {}
-    }
-    if sample.lines.is_empty() {
-        return Err(Error::Empty { path: path.to_owned(), what: "lines".to_owned() });
-    }
-    if let Some(reason) = summaries::reason(&sample, head) {
-        return Err(content(reason));
-    }
-    let is_binary = head.iter().take(4096).any(|byte| *byte == 0);
-    if is_binary {
-        return Err(content(
-            "it is not text, and not compressed by gzip, bzip2 or zstd".to_owned(),
-        ));
-    }
-    if described.fields.is_some() {
-        return finished(base(&sample), described.fields, path);
-    }
+        None => {
+            if let Some(reason) = summaries::reason(&sample, head) {
+                return Err(content(reason));
+            }
+            let is_binary = head.iter().take(4096).any(|byte| *byte == 0);
+            if is_binary {
+                return Err(content(
+                    "it is not text, and not compressed by gzip, bzip2 or zstd".to_owned(),
+                ));
+            }
+            match described.fields {
+                Some(_) => finished(base(&sample), described.fields, path)?,
+                None => undescribed(&sample).map_err(content)?,
+            }
+        }
+    };
+    if layout.doubt.is_empty() { Ok(layout) } else { Err(content(layout.doubt)) }
+}
+
+/// The layout of lines that are said to be JSON.
+fn json_of(sample: &Sample) -> Layout {
+    let keys = keys(sample);
+    let names = || keys.iter().map(String::as_str);
+    let base = Layout::new("JSON", Shape::Json, Vec::new());
+    json::recognise(sample)
+        .or_else(|| names::of_json(names()))
+        .or_else(|| words::by_words(&base, Vec::new(), names(), &sample.lines))
+        .unwrap_or(base)
+}
+
+/// The layout of lines of which no option says anything; else what to do.
+fn undescribed(sample: &Sample) -> Result<Layout, String> {
     // JSON has names; words of it in a row of their own say less, and were taken for a log's (`"timeTaken": 0.014`).
     let of_words = || {
-        generators::recognise(&sample)
-            .or_else(|| headed(&sample))
-            .or_else(|| services::recognise(&sample))
-            .or_else(|| servers::recognise(&sample))
+        generators::recognise(sample)
+            .or_else(|| headed(sample))
+            .or_else(|| services::recognise(sample))
+            .or_else(|| servers::recognise(sample))
     };
     let is_json = sample.first().starts_with('{');
-    let known = json::recognise(&sample).or_else(|| if is_json { None } else { of_words() });
+    let known = json::recognise(sample).or_else(|| if is_json { None } else { of_words() });
     if let Some(layout) = known {
         return Ok(layout);
     }
-    let keys = keys(&sample);
+    let keys = keys(sample);
     let names = || keys.iter().map(String::as_str);
-    let base = base(&sample);
+    let base = base(sample);
     if let Some(layout) = names::of_json(names()).filter(|_| base.shape == Shape::Json) {
         return Ok(layout);
     }
     let by_words = |time: Vec<Column>| words::by_words(&base, time, names(), &sample.lines);
-    let layout = by_words(Vec::new()).or_else(|| match base.shape {
-        Shape::Pairs => by_words(leading_time(&sample)?),
+    let with_time = || match base.shape {
+        Shape::Pairs => by_words(leading_time(sample)?),
         _ => None,
-    });
-    if let Some(layout) = layout {
-        return Ok(layout);
-    }
-    if !keys.is_empty() {
-        return Err(content(tail::advice_on_names(&base.name, &keys)));
-    }
-    Err(content(tail::advice(&sample)))
+    };
+    by_words(Vec::new()).or_else(with_time).ok_or_else(|| {
+        if keys.is_empty() {
+            tail::advice(sample)
+        } else {
+            tail::advice_on_names(&base.name, &keys)
+        }
+    })
 }
 
 /// A table whose first line names a stamp and a duration. What the names say is known, where the values alone let a format be guessed:

@@ -260,9 +260,7 @@ pub(super) fn bare(sample: &Sample) -> Option<Layout> {
         return None;
     }
     let is_stamp = |word: &Word<'_>| {
-        // 2001 to 2099, so that no other number is one.
-        let century = 978_307_200_000_000_000..4_102_444_800_000_000_000u64;
-        time::moment(&word.text, None).is_some_and(|(reading, _)| century.contains(&reading.ns))
+        time::moment(&word.text, None).is_some_and(|(reading, _)| reading.is_of_century())
     };
     let all: Vec<usize> = (0..places.count).collect();
     let find = |is: &dyn Fn(usize) -> bool| -> Vec<usize> {
