@@ -378,7 +378,8 @@ impl Reader<'_> {
         let lines = self.file.first.len() as u64;
         let path = self.file.summary.path.clone();
         let Some((line, reason)) = fault else { return Ok(()) };
-        Err(Error::Broken { path, broken: lines, lines, line, reason })
+        let option = self.file.layout.option();
+        Err(Error::Broken { path, broken: lines, lines, line, reason, option })
     }
 
     /// Fails if more than one line in a hundred could not be parsed.
@@ -390,7 +391,8 @@ impl Reader<'_> {
         }
         let path = &self.file.summary.path;
         let (line, reason) = self.log.tally.first_of(path).unwrap_or_default();
-        Err(Error::Broken { path: path.clone(), broken, lines, line, reason })
+        let option = self.file.layout.option();
+        Err(Error::Broken { path: path.clone(), broken, lines, line, reason, option })
     }
 
     fn line(&mut self, number: u64, line: &str, is_cut: bool) -> Result<(), Error> {
@@ -478,6 +480,7 @@ impl Reader<'_> {
             (_, None) => tally.untimed += 1,
             _ => {}
         }
+        tally.of_unknown_size += u64::from(!entry.is_size_known);
         self.file.summary.requests += 1;
         let u = self.even.1.next();
         let taken = entry.response.map_or(0, |response| response.ns.saturating_add(short));

@@ -165,7 +165,8 @@ impl Candidates {
             Role::Method => self.mostly(at, is_word),
             Role::Request => self
                 .mostly(at, |text| text.split_once(' ').is_some_and(|(first, _)| is_word(first))),
-            Role::Bytes => self.values(at).any(|text| text.parse::<u64>().is_ok()),
+            // `-1` of those that are not known may be most.
+            Role::Bytes => self.values(at).any(|text| entry::bytes(text).is_some()),
             // The module of a program is called a target, too.
             Role::Path => self.mostly(at, |text| text.starts_with('/') || text.contains("://")),
             _ => true,

@@ -17,6 +17,8 @@ pub(super) struct Entry {
     /// `None` if no reply came.
     pub status: Option<u16>,
     pub bytes: u64,
+    /// Whether its size is a number, or it has none.
+    pub is_size_known: bool,
     pub operation: Operation,
     pub cache: Cache,
     /// What decides which line the request waits in; 0 if it is not known.
@@ -86,7 +88,18 @@ pub(super) fn status(text: &str) -> Option<u16> {
     if matches!(last, "-" | "" | "-1") {
         return Some(0);
     }
-    let whole = last.split_once('.').filter(|(_, part)| part.bytes().all(|b| b == b'0'));
-    let status = whole.map_or(last, |(whole, _)| whole).parse::<u16>().ok()?;
+    let status = whole_number(last)?;
+    let status = u16::try_from(status).ok()?;
     (status == 0 || (100..1000).contains(&status)).then_some(status)
+}
+
+/// A size as logs write it, 0 where there is none; `None` if it is no whole number: `-1` of a size that was not known, `1.2 kB`.
+pub(super) fn bytes(text: &str) -> Option<u64> {
+    if matches!(text, "-" | "") { Some(0) } else { whole_number(text).map(|n| n.min(1 << 40)) }
+}
+
+/// A whole number, which may have a point and zeros behind it.
+fn whole_number(text: &str) -> Option<u64> {
+    let whole = text.split_once('.').filter(|(_, part)| part.bytes().all(|b| b == b'0'));
+    whole.map_or(text, |(whole, _)| whole).parse().ok()
 }

@@ -35,7 +35,7 @@ pub enum Error {
     /// Too many lines could not be parsed.
     #[error(
         "{path}: {broken} of {lines} lines do not match the format; the first is line {line}: {reason}; \
-         give the server's `log_format` with --log-format, or skip such lines with --lenient"
+         {option}, or skip such lines with --lenient"
     )]
     Broken {
         /// The file.
@@ -48,6 +48,8 @@ pub enum Error {
         line: u64,
         /// What is wrong with it.
         reason: String,
+        /// The option that says what its values are.
+        option: &'static str,
     },
     /// The records cannot be true, so every answer from them would be wrong.
     #[error("{path} is not imported:\n{findings}\nTo import it nevertheless, give --lenient")]

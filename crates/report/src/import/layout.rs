@@ -171,6 +171,18 @@ impl Layout {
         self.columns.iter().any(|column| column.role == role)
     }
 
+    /// The option that says what its values are.
+    pub fn option(&self) -> &'static str {
+        match self.shape {
+            Shape::Template(_) | Shape::Words { .. } => {
+                "give the server's `log_format` with --log-format"
+            }
+            _ => {
+                "say what its values are with --fields end=NAME,response=NAME:ms,status=NAME (or start=NAME)"
+            }
+        }
+    }
+
     /// Whether both ends of a request are stamped, so that nothing else is needed.
     pub fn has_both_ends(&self) -> bool {
         self.has(Role::Start) && self.has(Role::End)
@@ -345,13 +357,7 @@ impl Layout {
         let get = |role| self.value(values, role);
         let times = self.times(values)?;
         let status = self.status(get(Role::Status))?.or_else(|| self.success(values));
-        let bytes = match get(Role::Bytes) {
-            None | Some("-" | "") => 0,
-            Some(text) => text.parse::<u64>().map(|bytes| bytes.min(1 << 40)).map_err(|_| {
-                let detail = format!("the bytes sent are not a number: `{}`", excerpt(text));
-                Fault::new("invalid bytes", detail)
-            })?,
-        };
+        let bytes = entry::bytes(get(Role::Bytes).unwrap_or(""));
         let request = get(Role::Request);
         let method = get(Role::Method).or(request.and_then(|r| r.split(' ').next()));
         let path = get(Role::Path).or(request.and_then(|r| r.split(' ').nth(1))).map(path_of);
@@ -369,7 +375,8 @@ impl Layout {
             response: times.response,
             upstream: self.upstream(get(Role::Upstream))?,
             status,
-            bytes,
+            bytes: bytes.unwrap_or(0),
+            is_size_known: bytes.is_some(),
             operation: operation(method),
             cache: get(Role::Cache).map_or(Cache::None, Cache::parse),
             key: key.map_or(0, |key| record::short_key(key_hash(key.as_bytes()))),

@@ -220,3 +220,48 @@ fn of_several_stamps_the_finest_is_taken() {
     let read = read_of(line, &settings("")).unwrap();
     assert_eq!((read.files[0].fields.as_str(), read.clock_ns), ("end=ts,response=duration_us", US));
 }
+
+/// A value that is not needed does not refuse a log: sizes that are no numbers, statuses of another kind beside those of HTTP.
+#[test]
+fn values_that_are_not_needed_refuse_no_log() {
+    let with = |members: &'static str, status: &'static str| {
+        move |r: &Request| {
+            format!(
+                "\"ts\":\"{}\",\"duration_us\":{},{},\"method\":\"{}\",\"path\":\"{}\"{members}",
+                r.end,
+                r.us,
+                status.replace("CODE", &r.status.to_string()),
+                r.method,
+                r.path
+            )
+        }
+    };
+    for (members, status) in [
+        (",\"content_length\":5,\"size\":\"5 B\"", "\"status\":CODE"),
+        (",\"content_length\":12.0", "\"status\":CODE"),
+        ("", "\"status\":CODE.0"),
+        ("", "\"code\":\"OK\",\"status\":\"success\",\"status_code\":CODE"),
+        ("", "\"status\":{\"code\":CODE}"),
+    ] {
+        let read = read_of(with(members, status), &settings(""))
+            .unwrap_or_else(|e| panic!("{status}{members}: {e}"));
+        is_service(&read, status);
+        assert_eq!((read.tally.of_unknown_size, read.broken), (0, 0), "{members}");
+    }
+    for size in ["-1", "\"1.2 kB\""] {
+        let line = |r: &Request| {
+            let size = if r.us.is_multiple_of(2) { size } else { "5" };
+            format!("\"ts\":\"{}\",\"duration_us\":{},\"status\":200,\"size\":{size}", r.end, r.us)
+        };
+        let read = read_of(line, &settings("")).unwrap();
+        let even =
+            service(5, 800).iter().filter(|(a, d)| ((d - a) / US).is_multiple_of(2)).count() as u64;
+        assert_eq!((read.tally.of_unknown_size, read.times.len()), (even, 800));
+        assert!(read.tally.notes(read.lines).iter().any(|text| text.contains("0 bytes")));
+    }
+    // What is needed and wrong: the option that helps is that of the format.
+    let line =
+        |r: &Request| format!("\"ts\":\"{}\",\"duration_ms\":\"soon\",\"status\":200", r.end);
+    let error = read_of(line, &settings("")).unwrap_err();
+    assert!(error.contains("--fields") && !error.contains("--log-format"), "{error}");
+}

@@ -34,6 +34,8 @@ pub(super) struct Tally {
     pub unanswered: u64,
     /// Requests that were answered, without a duration.
     pub untimed: u64,
+    /// Requests whose size is no number.
+    pub of_unknown_size: u64,
 }
 
 impl Tally {
@@ -120,6 +122,10 @@ impl Tally {
         count(
             self.untimed,
             "requests have no duration: they count as refused, without a response time",
+        );
+        count(
+            self.of_unknown_size,
+            "requests have a size that is no whole number: they count with 0 bytes",
         );
         if self.other > 0 {
             let (lines, are) = (
