@@ -257,16 +257,42 @@ impl Template {
         is_dialect && self.names.get(variable).is_some_and(|name| WITH_BLANK.contains(&&**name))
     }
 
+    /// Where the value of a variable ends, which a literal follows; `None` if the literal is not there.
+    fn end(&self, variable: usize, is_quoted: bool, rest: &str, literal: &str) -> Option<usize> {
+        let blank = if self.has_blank(variable) { rest.find(' ') } else { None };
+        let from = blank.map_or(0, |blank| blank + 1);
+        let ends = || rest[from..].match_indices(literal).map(|(at, _)| from + at);
+        if is_quoted && literal.starts_with('"') {
+            // Servers write a quote within as `\"`. Where none is left, the text ends in a backslash.
+            return ends().find(|at| !is_escaped(&rest[..*at])).or_else(|| ends().next());
+        }
+        if self.is_list(variable) && literal.starts_with(' ') {
+            let goes_on = |at: &usize| {
+                let (value, after) = rest.split_at(*at);
+                value.ends_with([',', ':']) || after.starts_with(" : ")
+            };
+            return ends().find(|at| !goes_on(at));
+        }
+        ends().next()
+    }
+
+    /// Whether a variable has a value for each attempt, between which nginx writes `, ` and ` : `.
+    fn is_list(&self, variable: usize) -> bool {
+        let is_upstream = |name: &String| name.starts_with("upstream_");
+        self.dialect == Dialect::Nginx && self.names.get(variable).is_some_and(is_upstream)
+    }
+
     /// The values of a line's variables, in the order of their names.
     pub fn values<'a>(&self, line: &'a str) -> Result<Vec<&'a str>, Fault> {
         const KIND: &str = "a line does not have the format";
         let fault = |detail: String| Fault::new(KIND, detail);
         let mut values = vec![""; self.names.len()];
-        let mut rest = line;
+        let (mut rest, mut is_quoted) = (line, false);
         let mut parts = self.parts.iter().peekable();
         while let Some(part) = parts.next() {
             match part {
                 Part::Literal(text) => {
+                    is_quoted = text.ends_with('"');
                     rest = rest.strip_prefix(text.as_str()).ok_or_else(|| {
                         fault(format!("`{text}` expected at `{}`", excerpt(rest)))
                     })?;
@@ -274,12 +300,10 @@ impl Template {
                 Part::Variable(index) => {
                     let end = match parts.peek() {
                         Some(Part::Literal(text)) => {
-                            let blank = if self.has_blank(*index) { rest.find(' ') } else { None };
-                            let from = blank.map_or(0, |blank| blank + 1);
-                            let end = rest[from..].find(text.as_str()).ok_or_else(|| {
+                            let end = self.end(*index, is_quoted, rest, text);
+                            end.ok_or_else(|| {
                                 fault(format!("`{text}` expected after `{}`", excerpt(rest)))
-                            })?;
-                            from + end
+                            })?
                         }
                         _ => rest.len(),
                     };
@@ -297,6 +321,11 @@ impl Template {
             Err(fault(format!("unexpected text after the last variable: `{}`", excerpt(rest))))
         }
     }
+}
+
+/// Whether a text ends in a backslash that is no other's.
+fn is_escaped(text: &str) -> bool {
+    text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
 #[cfg(test)]
@@ -393,6 +422,37 @@ mod tests {
             ),
         ] {
             is_read_as(format, line, &expected);
+        }
+    }
+
+    /// What a client sends decides where its text ends, and a retry has several values.
+    #[test]
+    fn values_end_where_servers_end_them() {
+        let apache = "\"%r\" %>s \"%{User-Agent}i\" %D";
+        for (line, expected) in [
+            (
+                r#""GET / HTTP/1.1" 200 "Moz \" 77 8" 32000"#,
+                ["GET / HTTP/1.1", "200", r#"Moz \" 77 8"#, "32000"],
+            ),
+            (
+                r#""GET /a?b=\" 500 HTTP/1.1" 200 "c" 5"#,
+                [r#"GET /a?b=\" 500 HTTP/1.1"#, "200", "c", "5"],
+            ),
+            (r#""GET / HTTP/1.1" 200 "c:\\" 5"#, ["GET / HTTP/1.1", "200", r"c:\\", "5"]),
+            (r#""GET / HTTP/1.1" 200 "c:\" 5"#, ["GET / HTTP/1.1", "200", r"c:\", "5"]),
+        ] {
+            assert_eq!(Template::parse(apache).unwrap().values(line).unwrap(), expected, "{line}");
+        }
+        let nginx = "$upstream_addr $upstream_response_time $request_time $gzip_ratio";
+        for (line, expected) in [
+            ("- - 0.001 -", ["-", "-", "0.001", "-"]),
+            ("a:1, b:2 0.100, 0.050 0.150 -", ["a:1, b:2", "0.100, 0.050", "0.150", "-"]),
+            (
+                "a:1 : b:2, c:3 0.1 : 0.2, 0.3 0.6 2.15",
+                ["a:1 : b:2, c:3", "0.1 : 0.2, 0.3", "0.6", "2.15"],
+            ),
+        ] {
+            assert_eq!(Template::parse(nginx).unwrap().values(line).unwrap(), expected, "{line}");
         }
     }
 
