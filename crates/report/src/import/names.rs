@@ -4,6 +4,7 @@ use super::error::Error;
 use super::layout::{Column, Layout, Place, Role, Shape, Side};
 use super::template::Template;
 use super::time::Unit;
+use super::words;
 
 /// What a variable of a server's format is.
 struct Variable {
@@ -212,61 +213,126 @@ pub(super) fn of_json<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option
     Some(layout.stamped(side, "nginx logs a request when it ends"))
 }
 
-/// A layout with what `--fields` says of it: `end=ts,response=duration:ms,status=code`.
+/// What `--fields` says: values with their roles, and roles that no value has.
+#[derive(Default)]
+struct Fields {
+    columns: Vec<Column>,
+    without: Vec<Role>,
+}
+
+impl Fields {
+    /// Reads `end=ts,response=duration:ms,status=code`; `status=-` of what a value was taken for and is not.
+    fn parse(text: &str, shape: &Shape) -> Result<Fields, Error> {
+        let is_numbered = !matches!(shape, Shape::Json | Shape::Pairs | Shape::Template(_));
+        let mut fields = Fields::default();
+        for field in text.split(',').map(str::trim).filter(|field| !field.is_empty()) {
+            let (role, name) = field.split_once('=').unwrap_or((field, field));
+            let (name, unit) = match name.rsplit_once(':') {
+                Some((name, unit)) if Unit::parse(unit).is_some() => (name, Unit::parse(unit)),
+                _ => (name, None),
+            };
+            let (role, name) = (role.trim(), name.trim());
+            let role = Role::parse(role).ok_or_else(|| Error::Format {
+                reason: format!(
+                    "--fields has `{role}`, which is none of start, end, time, date, response, upstream, status, method, \
+                     request, path, key, server, bytes and cache"
+                ),
+            })?;
+            let place = match name.parse::<usize>() {
+                _ if name == "-" => {
+                    fields.without.push(role);
+                    continue;
+                }
+                Ok(number) if is_numbered && number > 0 => Place::Number(number - 1),
+                _ => Place::Name(name.to_owned()),
+            };
+            fields.columns.push(Column { unit, ..Column::new(role, place) });
+        }
+        Ok(fields)
+    }
+
+    fn has(&self, role: Role) -> bool {
+        self.columns.iter().any(|column| column.role == role)
+    }
+
+    /// Makes a start or an end that is named alone the stamp, and returns which it is.
+    fn side(&mut self) -> Option<Side> {
+        if self.has(Role::Start) && self.has(Role::End) {
+            return None;
+        }
+        let mut side = None;
+        for column in &mut self.columns {
+            let of_role = match column.role {
+                Role::Start => Side::Start,
+                Role::End => Side::End,
+                _ => continue,
+            };
+            (column.role, side) = (Role::Stamp, Some(of_role));
+        }
+        side
+    }
+
+    /// Gives values without a unit behind a colon that which a layout knows of them, or that their names say.
+    fn find_units(&mut self, layout: &Layout) {
+        let times = [Role::Response, Role::Upstream, Role::Stamp, Role::Start, Role::End];
+        for column in self.columns.iter_mut().filter(|column| times.contains(&column.role)) {
+            let known = layout.columns.iter().find(|c| c.place == column.place);
+            let by_name = match &column.place {
+                Place::Name(name) => words::simple(name).1,
+                Place::Number(_) => None,
+            };
+            column.unit = column.unit.or(known.and_then(|c| c.unit)).or(by_name);
+        }
+    }
+}
+
+/// A layout with what `--fields` says of it: `end=ts,response=duration:ms,status=code`. What is not named stays as it was recognised.
 ///
 /// # Errors
-/// [`Error::Format`]: a role that is none, or two times of one side.
-pub(super) fn described(mut layout: Layout, fields: &str) -> Result<Layout, Error> {
-    let failed = |reason: String| Error::Format { reason };
-    let numbered = !matches!(layout.shape, Shape::Json | Shape::Pairs | Shape::Template(_));
-    let mut columns = Vec::new();
-    let mut side = None;
-    for field in fields.split(',').map(str::trim).filter(|field| !field.is_empty()) {
-        let (role, name) = field.split_once('=').unwrap_or((field, field));
-        let (name, unit) = match name.rsplit_once(':') {
-            Some((name, unit)) if Unit::parse(unit).is_some() => (name, Unit::parse(unit)),
-            _ => (name, None),
-        };
-        let role = Role::parse(role.trim()).ok_or_else(|| {
-            failed(format!(
-                "--fields has `{}`, which is none of start, end, time, date, response, upstream, status, method, \
-                 request, path, key, server, bytes and cache",
-                role.trim()
-            ))
-        })?;
-        let place = match name.parse::<usize>() {
-            Ok(number) if numbered && number > 0 => Place::Number(number - 1),
-            _ => Place::Name(name.trim().to_owned()),
-        };
-        let mut column = Column::new(role, place);
-        column.unit = unit;
-        columns.push(column);
+/// [`Error::Format`]: a role that is none.
+pub(super) fn described(layout: Layout, text: &str) -> Result<Layout, Error> {
+    let mut fields = Fields::parse(text, &layout.shape)?;
+    let side = fields.side();
+    fields.find_units(&layout);
+    let both = fields.has(Role::Start) && fields.has(Role::End);
+    // Stamps are those that are named; two of them need no duration.
+    let mut named: Vec<Role> = fields.columns.iter().map(|column| column.role).collect();
+    let is_stamped = both || fields.has(Role::Stamp);
+    if is_stamped {
+        named.extend([Role::Stamp, Role::Start, Role::End, Role::Date]);
     }
-    let has = |role| columns.iter().any(|c: &Column| c.role == role);
-    let both = has(Role::Start) && has(Role::End);
-    if !both {
-        for (role, of_role) in [(Role::Start, Side::Start), (Role::End, Side::End)] {
-            for column in columns.iter_mut().filter(|c| c.role == role) {
-                column.role = Role::Stamp;
-                side = Some(of_role);
-            }
-        }
+    if both {
+        named.push(Role::Response);
     }
-    // What is not named stays as the format says, but for stamps: only those that are named.
-    let is_stamped = both || columns.iter().any(|c| c.role == Role::Stamp);
-    let stamps = [Role::Stamp, Role::Start, Role::End, Role::Date];
-    for column in std::mem::take(&mut layout.columns) {
-        let named = columns.iter().any(|c| c.role == column.role);
-        if !(named || is_stamped && stamps.contains(&column.role)) {
-            columns.push(column);
-        }
+    named.extend(&fields.without);
+    let is_left = |column: &&Column| {
+        !named.contains(&column.role) && fields.columns.iter().all(|c| c.place != column.place)
+    };
+    let left: Vec<Column> = layout.columns.iter().filter(is_left).cloned().collect();
+    let is_same = |role: Role| {
+        let is_in =
+            |one: &Column| layout.columns.iter().any(|c| c.role == role && c.place == one.place);
+        fields.columns.iter().filter(|column| column.role == role).all(is_in)
+    };
+    let (is_response_same, is_stamp_same) =
+        (is_same(Role::Response), is_same(Role::Stamp) && !both);
+    let is_timed = fields.has(Role::Response);
+    let mut columns = fields.columns;
+    columns.extend(left);
+    let mut next = layout.with_columns(columns);
+    if is_timed || both {
+        next.doubt = String::new();
     }
-    let mut next = Layout::new(&layout.name, layout.shape, columns);
-    (next.has_decimal_commas, next.remarks) = (layout.has_decimal_commas, layout.remarks);
-    Ok(match (side, is_stamped, layout.side) {
-        (Some(side), ..) => next.stamped(side, "--fields says so"),
-        (None, false, Some(side)) => next.stamped(side, &layout.side_why),
-        _ => next,
+    if !is_response_same {
+        (next.unit, next.units, next.cuts) = (None, Unit::ALL.to_vec(), false);
+        next.unit_why = String::new();
+    }
+    if !is_stamp_same {
+        (next.side, next.likely, next.base) = (None, None, 0);
+    }
+    Ok(match side {
+        Some(side) => next.stamped(side, "--fields says so"),
+        None => next,
     })
 }
 
@@ -284,6 +350,12 @@ mod tests {
         assert_eq!(layout.columns[1].unit, Some(Unit::Millis));
         assert_eq!(layout.columns[3].place, Place::Name("key".into()));
         assert!(described(base.clone(), "start=a,end=b").unwrap().has_both_ends());
+        let known = described(base.clone(), "start=ts,response=took_us,path=url").unwrap();
+        assert_eq!(known.columns[1].unit, Some(Unit::Micros));
+        let more = described(known, "status=code,path=-").unwrap();
+        let roles: Vec<Role> = more.columns.iter().map(|c| c.role).collect();
+        assert_eq!(roles, [Role::Status, Role::Stamp, Role::Response]);
+        assert_eq!((more.columns[2].unit, more.side), (Some(Unit::Micros), Some(Side::Start)));
         assert!(described(base, "colour=a").unwrap_err().to_string().contains("`colour`"));
         // In HAProxy `%s` is the server, where it is Apache's status.
         let format = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r";

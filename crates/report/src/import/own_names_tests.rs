@@ -1,6 +1,6 @@
 //! Tests of the reader of logs: which values of a service's own log are used, where several may be.
 
-use super::tests::{civil, log, service, settings};
+use super::tests::{civil, fields, log, service, settings};
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -264,4 +264,40 @@ fn values_that_are_not_needed_refuse_no_log() {
         |r: &Request| format!("\"ts\":\"{}\",\"duration_ms\":\"soon\",\"status\":200", r.end);
     let error = read_of(line, &settings("")).unwrap_err();
     assert!(error.contains("--fields") && !error.contains("--log-format"), "{error}");
+}
+
+/// `--fields` adds to what is recognised without it, and a name keeps the unit that it says.
+#[test]
+fn fields_begin_from_what_is_recognised() {
+    let line = |r: &Request| {
+        format!(
+            "\"ts\":\"{}\",\"latency_us\":{},\"outcome\":{},\"verb\":\"{}\",\"what\":\"{}\"",
+            r.end, r.us, r.status, r.method, r.path
+        )
+    };
+    for given in ["status=outcome,path=what", "end=ts,response=latency_us,status=outcome,path=what"]
+    {
+        let read = read_of(line, &fields(given)).unwrap_or_else(|e| panic!("{given}: {e}"));
+        assert_eq!((read.files[0].unit.as_str(), read.resolution_ns), ("us", US), "{given}");
+        is_service(&read, given);
+    }
+    // A table, by the number of a column; and a server's own format keeps its unit.
+    let table = |header: &str| {
+        let rows =
+            service(5, 800).into_iter().map(|(a, d)| format!("{},{},200\n", d / US, (d - a) / US));
+        format!("{header}\n{}", rows.collect::<String>())
+    };
+    let read =
+        log(table("ts,took_us,x").as_bytes(), &fields("end=ts,response=took_us,status=3")).unwrap();
+    assert_eq!((read.files[0].unit.as_str(), read.times.len()), ("us", 800));
+    let traefik = |r: &Request| {
+        format!(
+            "\"StartUTC\":\"{}\",\"Duration\":{},\"DownstreamStatus\":{}",
+            r.end,
+            r.us * 1000,
+            r.status
+        )
+    };
+    let read = read_of(traefik, &fields("status=-")).unwrap();
+    assert_eq!((read.files[0].unit.as_str(), read.times.len(), read.tally.refused), ("ns", 800, 0));
 }

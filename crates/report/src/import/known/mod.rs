@@ -59,7 +59,7 @@ pub(super) fn recognise(
                 ));
             }
             match described.fields {
-                Some(_) => finished(base(&sample), described.fields, path)?,
+                Some(_) => finished(foundation(&sample), described.fields, path)?,
                 None => undescribed(&sample).map_err(content)?,
             }
         }
@@ -76,6 +76,15 @@ fn json_of(sample: &Sample) -> Layout {
         .or_else(|| names::of_json(names()))
         .or_else(|| words::by_words(&base, Vec::new(), names(), &sample.lines))
         .unwrap_or(base)
+}
+
+/// What `--fields` adds to: what is recognised without it, if its lines are divided in the same way, so that numbers are those that are counted.
+fn foundation(sample: &Sample) -> Layout {
+    let base = base(sample);
+    match undescribed(sample) {
+        Ok(layout) if layout.shape == base.shape => layout,
+        _ => base,
+    }
 }
 
 /// The layout of lines of which no option says anything; else what to do.
