@@ -139,6 +139,7 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
         }
         let layout = open::recognise(&mut source, described)?;
         let layout = overridden(layout, settings);
+        check_filter(&source.path, &layout, &settings.filter)?;
         files.push((begins(&source.head, layout.clone()), source, layout));
     }
     // Rotated logs are named in any order; a stable sort keeps that of files without a time.
@@ -174,6 +175,26 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
         return Err(Error::Empty { path: last, what: what.to_owned() });
     }
     Ok(log)
+}
+
+/// That the values that requests are chosen by are there: without a status all count as answered, and any status would be as good.
+fn check_filter(path: &Path, layout: &Layout, filter: &Filter) -> Result<(), Error> {
+    let has_status = layout.has(Role::Status) || layout.has(Role::Success);
+    let has_path = layout.has(Role::Path) || layout.has(Role::Request);
+    let lacking = [
+        ("--status", "status", filter.has_statuses() && !has_status),
+        ("--path", "path", filter.has_paths() && !has_path),
+    ];
+    match lacking.iter().find(|(.., is_lacking)| *is_lacking) {
+        Some((option, what, _)) => Err(Error::Content {
+            path: path.to_owned(),
+            reason: format!(
+                "{option} chooses requests by their {what}, and no value of it ({}) is a {what}; say which is: --fields {what}=NAME",
+                layout.name
+            ),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// A layout with what `--unit` and `--stamp` say.

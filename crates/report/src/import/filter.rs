@@ -59,6 +59,16 @@ impl Filter {
         Ok(Filter { from, to, paths: paths.to_vec(), statuses })
     }
 
+    /// Whether it asks for statuses.
+    pub fn has_statuses(&self) -> bool {
+        !self.statuses.is_empty()
+    }
+
+    /// Whether it asks for paths.
+    pub fn has_paths(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
     /// Judges a request by its end, its status and its path.
     pub fn judge(&self, end: Nanos, status: Option<u16>, path: Option<&str>) -> Verdict {
         let in_range = |&(low, high): &(u16, u16)| {

@@ -301,3 +301,22 @@ fn fields_begin_from_what_is_recognised() {
     let read = read_of(traefik, &fields("status=-")).unwrap();
     assert_eq!((read.files[0].unit.as_str(), read.times.len(), read.tally.refused), ("ns", 800, 0));
 }
+
+/// Without a status every request is as good as another, and none has a path.
+#[test]
+fn requests_are_not_chosen_by_what_a_log_has_not() {
+    let line = |r: &Request| format!("\"ts\":\"{}\",\"duration_us\":{}", r.end, r.us);
+    let chosen = |paths: &[&str], statuses: &[&str]| {
+        let [paths, statuses] =
+            [paths, statuses].map(|all| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        let filter = Filter::parse(None, None, &paths, &statuses).unwrap();
+        read_of(line, &Settings { filter, ..settings("") }).unwrap_err()
+    };
+    let error = chosen(&[], &["200"]);
+    assert!(
+        error.contains("--status") && error.contains("no value of it (JSON) is a status"),
+        "{error}"
+    );
+    let error = chosen(&["/o"], &[]);
+    assert!(error.contains("--path") && error.contains("--fields path=NAME"), "{error}");
+}
