@@ -81,6 +81,8 @@ pub(super) struct Layout {
     pub is_in_sections: bool,
     /// Whether a status that is no number means that no reply came, as load generators write it.
     pub is_tester: bool,
+    /// Whether a line without a status is none of a request, since those that went well have one.
+    pub is_status_needed: bool,
     /// Lines that have one of these texts are of another kind.
     pub others: &'static [&'static str],
     /// Words that some lines have in front of others; they are taken out, so that those keep their numbers.
@@ -118,6 +120,7 @@ impl Layout {
             base: 0,
             is_in_sections: false,
             is_tester: false,
+            is_status_needed: false,
             others: &[],
             asides: &[],
             words: None,
@@ -323,17 +326,40 @@ impl Layout {
         self.request(&values, filter)
     }
 
-    /// Whether a line of named values has none of those that say how a request ended: services write what they do besides into the same
+    /// Whether a line of named values has not those that say how a request ended: services write what they do besides into the same
     /// log, and a line when a request begins. (A duration of `null` beside a status is a request without one.)
     fn is_other(&self, values: &Values) -> bool {
         if !matches!(self.shape, Shape::Json | Shape::Pairs) {
             return false;
+        }
+        if self.is_status_needed && self.value(values, Role::Status).is_none() {
+            return true;
         }
         let ends = |column: &Column| {
             matches!(column.role, Role::Response | Role::Status | Role::End | Role::Upstream)
         };
         let mut of_ends = self.columns.iter().zip(values).filter(|(column, _)| ends(column));
         of_ends.all(|(_, value)| value.is_none())
+    }
+
+    /// Finds whether a line without a status is none of a request: services log queries and jobs with a duration as well. Where most statuses
+    /// are of failures, it may be a request that went well.
+    pub fn find_events(mut self, lines: &[String]) -> Layout {
+        // What tells requests from other lines may be known.
+        let is_known = self.is_tester || self.has(Role::Select);
+        if is_known || !matches!(self.shape, Shape::Json | Shape::Pairs) {
+            return self;
+        }
+        let (mut all, mut well) = (0, 0);
+        for line in lines {
+            let Ok(Some(values)) = self.values(line) else { continue };
+            let status = self.value(&values, Role::Status).and_then(entry::status);
+            let Some(status) = status.filter(|status| *status > 0) else { continue };
+            all += 1;
+            well += u32::from(status < 400);
+        }
+        self.is_status_needed = all > 0 && 2 * well >= all;
+        self
     }
 
     /// The first value of a role.

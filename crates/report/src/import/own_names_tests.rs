@@ -320,3 +320,38 @@ fn requests_are_not_chosen_by_what_a_log_has_not() {
     let error = chosen(&["/o"], &[]);
     assert!(error.contains("--path") && error.contains("--fields path=NAME"), "{error}");
 }
+
+/// A service logs queries with their durations into the same log; they counted as requests that were answered.
+#[test]
+fn events_with_a_duration_and_no_status_are_no_requests() {
+    let json = |r: &Request| {
+        format!(
+            "\"ts\":\"{}\",\"msg\":\"query\",\"duration_us\":{}}}\n{{\"ts\":\"{}\",\"msg\":\"done\",\"duration_us\":{},\"status\":{},\
+             \"method\":\"{}\",\"path\":\"{}\"",
+            r.end,
+            r.us / 2,
+            r.end,
+            r.us,
+            r.status,
+            r.method,
+            r.path
+        )
+    };
+    let read = read_of(json, &settings("")).unwrap();
+    is_service(&read, "JSON");
+    assert_eq!(read.tally.other, 800);
+    assert!(
+        read.tally
+            .notes(read.lines)
+            .iter()
+            .any(|text| text.contains("without a duration or a status"))
+    );
+    // Where failures alone have one, the others went well.
+    let failures = |r: &Request| {
+        let status =
+            if r.status < 400 { String::new() } else { format!(",\"status\":{}", r.status) };
+        format!("\"ts\":\"{}\",\"duration_us\":{}{status}", r.end, r.us)
+    };
+    let read = read_of(failures, &settings("")).unwrap();
+    assert_eq!((read.lines, read.tally.other, read.tally.refused), (800, 0, 80));
+}

@@ -134,7 +134,7 @@ impl Tally {
             );
             notes
                 .push(format!("{lines} {are} not of requests (headers, comments, other metrics, events without a duration \
-                 and a status)."));
+                 or a status)."));
         }
         notes
     }

@@ -64,7 +64,11 @@ pub(super) fn recognise(
             }
         }
     };
-    if layout.doubt.is_empty() { Ok(layout) } else { Err(content(layout.doubt)) }
+    if layout.doubt.is_empty() {
+        Ok(layout.find_events(&sample.lines))
+    } else {
+        Err(content(layout.doubt))
+    }
 }
 
 /// The layout of lines that are said to be JSON.
