@@ -210,3 +210,44 @@ fn reports_without_requests_are_named() {
     let error = read_lines(vec![line.repeat(20)]).unwrap_err();
     assert!(error.contains("its format is not recognised"), "{error}");
 }
+
+/// Zipkin writes what a service called, and its parts, beside its requests. Where these are missing, the reason is said.
+#[test]
+fn spans_of_zipkin_are_requests_of_servers() {
+    let span = |a: u64, d: u64, kind: &str, more: &str| {
+        let kind = if kind.is_empty() { String::new() } else { format!("\"kind\":\"{kind}\",") };
+        format!(
+            "{{\"traceId\":\"1\",\"id\":\"2\",{kind}\"name\":\"get /o\",\"timestamp\":{},\"duration\":{}{more}}}",
+            a / US,
+            (d - a) / US
+        )
+    };
+    let tags =
+        ",\"tags\":{\"http.method\":\"GET\",\"http.path\":\"/o\",\"http.status_code\":\"200\"}";
+    let text = |has_servers: bool| {
+        let of = |(a, d): (u64, u64)| {
+            let server =
+                if has_servers { span(a, d, "SERVER", tags) } else { span(a, d, "CLIENT", tags) };
+            format!(
+                "[{},{},{server}]\n",
+                span(a, a + (d - a) / 2, "", ""),
+                span(a, d, "CLIENT", tags)
+            )
+        };
+        let lists: String = service(5, 800).into_iter().map(of).collect();
+        lists.replace("]\n[", ",\n")
+    };
+    let read = log(text(true).as_bytes(), &settings("")).unwrap();
+    is_service(&read, "Zipkin", "start", US, US);
+    assert_eq!(read.files[0].unit, "us");
+    let error = log(text(false).as_bytes(), &settings("")).unwrap_err();
+    assert!(error.contains("none of the first is a server's (kind SERVER)"), "{error}");
+    let client = |(a, d): (u64, u64)| {
+        format!(
+            "{{\"name\":\"GET\",\"kind\":3,\"startTimeUnixNano\":\"{a}\",\"endTimeUnixNano\":\"{d}\",\"status\":{{}}}}\n"
+        )
+    };
+    let text: String = service(5, 800).into_iter().map(client).collect();
+    let error = log(text.as_bytes(), &settings("")).unwrap_err();
+    assert!(error.contains("none of the first is a server's (kind 2)"), "{error}");
+}

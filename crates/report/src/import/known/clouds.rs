@@ -1,8 +1,9 @@
 //! Formats of JSON of clouds, gateways and frameworks that name their program by their keys: Google Cloud's load balancers and Cloud Run,
-//! Cloudflare's Logpush, Kong, ASP.NET Core, and OpenTelemetry's spans.
+//! Cloudflare's Logpush, Kong, ASP.NET Core, and the spans of OpenTelemetry and Zipkin.
 //!
 //! Sources: the `LogEntry` and `HttpRequest` of Google Cloud Logging, the fields of Cloudflare's HTTP requests, Kong's log serializer,
-//! `JsonConsoleFormatter` of .NET, and `opentelemetry/proto/trace/v1/trace.proto` in its JSON mapping.
+//! `JsonConsoleFormatter` of .NET, and `opentelemetry/proto/trace/v1/trace.proto` in its JSON mapping, and
+//! `zipkin2-api.yaml`.
 
 use serde_json::{Map, Value};
 
@@ -17,6 +18,7 @@ pub(super) fn by_keys(object: &Map<String, Value>) -> Option<Layout> {
         .or_else(|| kong(object))
         .or_else(|| asp_net(object))
         .or_else(|| server_span(object))
+        .or_else(|| zipkin_span(object))
 }
 
 fn has(object: &Map<String, Value>, keys: &[&str]) -> bool {
@@ -113,6 +115,12 @@ fn asp_net(object: &Map<String, Value>) -> Option<Layout> {
     )
 }
 
+/// What is to be known of spans.
+const SPANS_OF_ALL: &str = "The spans of servers (kind 2) are taken for requests, of all services in the file: write those of one service into a file of its own, \
+    and export all of them, since a sampler that drops traces makes the load look lighter.";
+/// The kind of a server's span.
+const SERVER_OF_ZIPKIN: &str = "SERVER";
+
 /// A span of OpenTelemetry. Of a trace those of the server's side are requests; others are their parts, or the caller's.
 fn server_span(object: &Map<String, Value>) -> Option<Layout> {
     if !has(object, &["startTimeUnixNano", "endTimeUnixNano", "kind"]) {
@@ -135,10 +143,49 @@ fn server_span(object: &Map<String, Value>) -> Option<Layout> {
         first_of(object, Role::Path, &paths),
     ];
     let mut layout = Layout::new("OpenTelemetry's spans, JSON", Shape::Json, columns);
-    layout.remarks.push(
-        "The spans of servers (kind 2) are taken for requests, of all services in the file: write those of one service into a file of its own, \
-         and export all of them, since a sampler that drops traces makes the load look lighter."
-            .to_owned(),
-    );
+    layout.remarks.push(SPANS_OF_ALL.to_owned());
     Some(layout)
+}
+
+/// A span of Zipkin's second version, which says its kind where it is of a request.
+fn zipkin_span(object: &Map<String, Value>) -> Option<Layout> {
+    if !has(object, &["traceId", "timestamp", "duration", "kind"]) {
+        return None;
+    }
+    if split::member(object, "kind").as_deref() != Some(SERVER_OF_ZIPKIN) {
+        return None;
+    }
+    let columns = vec![
+        Column { only: SERVER_OF_ZIPKIN, ..Column::named(Role::Select, "kind") },
+        Column::named(Role::Stamp, "timestamp").timed(Unit::Micros),
+        Column::named(Role::Response, "duration"),
+        Column::named(Role::Status, "tags.http.status_code"),
+        Column::named(Role::Method, "tags.http.method"),
+        first_of(
+            object,
+            Role::Path,
+            &["tags.http.path", "tags.http.route", "tags.http.url", "name"],
+        ),
+    ];
+    let mut layout = Layout::new("Zipkin's spans, JSON", Shape::Json, columns)
+        .stamped(Side::Start, "Zipkin's timestamp is the start of a span")
+        .timed(Unit::Micros, "Zipkin writes us");
+    layout.remarks.push(SPANS_OF_ALL.replace("kind 2", "kind SERVER"));
+    Some(layout)
+}
+
+/// Why spans are not imported of which none is a server's; `None` if these are not.
+pub(super) fn without_servers(names: &[String]) -> Option<String> {
+    let has = |all: &[&str]| all.iter().all(|name| names.iter().any(|n| n == name));
+    let server = if has(&["startTimeUnixNano", "endTimeUnixNano", "kind"]) {
+        "kind 2"
+    } else if has(&["traceId", "timestamp", "duration", "kind"]) {
+        "kind SERVER"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "it has spans of traces, and none of the first is a server's ({server}), which are the requests: export those of the service, and not its \
+         callers' or its parts' alone"
+    ))
 }

@@ -111,6 +111,9 @@ fn undescribed(sample: &Sample) -> Result<Layout, String> {
     if let Some(layout) = names::of_json(names()).filter(|_| base.shape == Shape::Json) {
         return Ok(layout);
     }
+    if let Some(reason) = clouds::without_servers(&keys).filter(|_| base.shape == Shape::Json) {
+        return Err(reason);
+    }
     let by_words = |time: Vec<Column>| words::by_words(&base, time, names(), &sample.lines);
     let with_time = || match base.shape {
         Shape::Pairs => by_words(leading_time(sample)?),
