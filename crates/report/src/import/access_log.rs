@@ -423,6 +423,10 @@ impl Reader<'_> {
                 self.log.tally.other += 1;
                 Ok(())
             }
+            Ok(Line::Upgraded) => {
+                self.log.tally.upgraded += 1;
+                Ok(())
+            }
             Ok(Line::Filtered(verdict)) => {
                 self.count_line();
                 *self.log.tally.filtered.entry(verdict).or_insert(0) += 1;

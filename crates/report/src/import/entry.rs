@@ -56,6 +56,8 @@ pub(super) enum Line {
     Request(Entry),
     /// A request that was not asked for.
     Filtered(Verdict),
+    /// A connection that went on as one of another protocol.
+    Upgraded,
     /// A header, a comment, or something else than a request.
     Other,
 }

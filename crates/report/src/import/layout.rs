@@ -391,6 +391,10 @@ impl Layout {
         if verdict != Verdict::Wanted {
             return Ok(Line::Filtered(verdict));
         }
+        // What was upgraded (to a web socket) is logged when the connection ends, with its length as the time.
+        if status == Some(101) {
+            return Ok(Line::Upgraded);
+        }
         // The server that a proxy chose (of several attempts the last) says more than the path.
         let server = get(Role::Server).and_then(|all| all.rsplit([',', ' ']).next());
         let server = server.filter(|last| !matches!(*last, "" | "-"));

@@ -196,3 +196,25 @@ fn decimal_commas_are_read_beside_semicolons() {
     let read = log(format!("endtime;status;duration_s\n{text}").as_bytes(), &named).unwrap();
     assert_eq!(read.lines, 800);
 }
+
+/// nginx, HAProxy, Envoy and load balancers log a web socket when it ends, with its length as the time: five of them made a fit worthless.
+#[test]
+fn upgraded_connections_are_no_requests() {
+    let line = |a: u64, d: u64| {
+        let at = format!("{}.{:03}", d / SECOND, d / MS % 1000);
+        let socket = if d.is_multiple_of(5) {
+            format!("{at} 101 25.123 9 \"GET /ws HTTP/1.1\"\n")
+        } else {
+            String::new()
+        };
+        format!(
+            "{socket}{at} 200 {}.{:03} 5 \"GET /o HTTP/1.1\"\n",
+            (d - a) / SECOND,
+            (d - a) / MS % 1000
+        )
+    };
+    let read = read_of(line).unwrap();
+    is_service(&read, "nginx", "end", MS, MS);
+    let notes = read.tally.notes(read.lines).join("\n");
+    assert!(read.tally.upgraded > 0 && notes.contains("upgraded connection"), "{notes}");
+}

@@ -26,6 +26,8 @@ pub(super) struct Tally {
     kinds: BTreeMap<&'static str, Place>,
     /// Headers, comments, other metrics.
     pub other: u64,
+    /// Connections that were upgraded (101).
+    pub upgraded: u64,
     /// Requests that were not asked for.
     pub filtered: BTreeMap<Verdict, u64>,
     /// Requests that the service refused (503, 429).
@@ -127,6 +129,12 @@ impl Tally {
             self.of_unknown_size,
             "requests have a size that is no whole number: they count with 0 bytes",
         );
+        if self.upgraded > 0 {
+            notes.push(format!(
+                "{} (status 101, as of web sockets): left out, because the time of such a line is not that of a request.",
+                super::shown::count(self.upgraded, "upgraded connection")
+            ));
+        }
         if self.other > 0 {
             let (lines, are) = (
                 super::shown::count(self.other, "further line"),
