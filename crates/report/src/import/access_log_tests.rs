@@ -403,6 +403,7 @@ fn broken_lines_are_counted_by_kind_and_too_many_are_an_error() {
     assert_eq!(log(text.as_bytes(), &lenient).unwrap().broken, 2);
     assert!(log(b"x\n", &lenient).unwrap_err().contains("line 1"));
     assert_eq!(log(b"", &lenient).unwrap_err(), "a.log has no lines: the file is empty");
+    assert!(log(b"\xff\xfe1\0", &settings("")).unwrap_err().contains("iconv -f UTF-16"));
     assert!(
         log(&[0x7f, b'E', b'L', b'F', 0, 1, b'\n'], &settings(""))
             .unwrap_err()

@@ -101,11 +101,24 @@ pub(super) fn open(path: &Path, is_stream: bool) -> Result<Box<dyn BufRead>, Err
         Box::new(record::file::open(path).map_err(failed)?)
     };
     match decompressed(BufReader::with_capacity(BUFFER_BYTES, input)) {
-        Ok(content) => Ok(content),
+        Ok(content) => without_hole(content).map_err(failed),
         Err(Unreadable::Io(source)) => Err(failed(source)),
         Err(Unreadable::Unsupported { what, command }) => {
             let reason = format!("it is {what}; decompress it: `{command} | concertina import -`");
             Err(Error::Content { path: path.to_owned(), reason })
+        }
+    }
+}
+
+/// A file without NULs at its beginning: a log that is truncated while a program writes to it begins with a hole as long as it was.
+fn without_hole(mut input: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
+    loop {
+        let bytes = input.fill_buf()?;
+        let count = bytes.iter().take_while(|byte| **byte == 0).count();
+        let is_done = count < bytes.len() || bytes.is_empty();
+        input.consume(count);
+        if is_done {
+            return Ok(input);
         }
     }
 }
@@ -154,6 +167,9 @@ mod tests {
     fn files_are_decompressed_by_their_content() {
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let zstd = ruzstd::encoding::compress_to_vec(TEXT.as_bytes(), level);
+        let hole = [&vec![0; 3 * BUFFER_BYTES][..], TEXT.as_bytes()].concat();
+        assert_eq!(content("a.log", &hole).unwrap(), TEXT);
+        assert_eq!(content("a.log", &[0; 9]).unwrap(), "");
         for name in ["a.log", "a.gz", "a.zst"] {
             assert_eq!(content(name, &zstd).unwrap(), TEXT);
         }

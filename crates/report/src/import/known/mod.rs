@@ -52,6 +52,11 @@ pub(super) fn recognise(
             if let Some(reason) = summaries::reason(&sample, head) {
                 return Err(content(reason));
             }
+            if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
+                return Err(content(
+                    "it is UTF-16, as PowerShell writes it; convert it: `iconv -f UTF-16 -t UTF-8 FILE | concertina import -`".to_owned(),
+                ));
+            }
             let is_binary = head.iter().take(4096).any(|byte| *byte == 0);
             if is_binary {
                 return Err(content(
