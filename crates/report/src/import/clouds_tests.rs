@@ -251,3 +251,43 @@ fn spans_of_zipkin_are_requests_of_servers() {
     let error = log(text.as_bytes(), &settings("")).unwrap_err();
     assert!(error.contains("none of the first is a server's (kind 2)"), "{error}");
 }
+
+/// `docker compose logs` and `kubectl logs --prefix --all-containers` write the lines of all containers: each request counted at the proxy and behind it.
+#[test]
+fn lines_of_one_container_are_a_service() {
+    let nginx = |a: u64, d: u64| {
+        format!(
+            "{}.{:03} 200 {}.{:03} 0 \"GET /a HTTP/1.1\"",
+            d / SECOND,
+            d / MS % 1000,
+            (d - a) / SECOND,
+            (d - a) / MS % 1000
+        )
+    };
+    for (api, proxy, name) in [
+        ("api-1    | ", "proxy-1  | ", "compose logs), api"),
+        ("api_1    | ", "proxy_1  | ", "compose logs), api"),
+        ("[pod/web-0/api] ", "[pod/web-0/proxy] ", "--prefix), api"),
+    ] {
+        let line = |a: u64, d: u64| {
+            let second = if (d / US).is_multiple_of(2) {
+                format!("\n{proxy}{}", nginx(a, d))
+            } else {
+                String::new()
+            };
+            format!("{api}{}{second}", nginx(a, d))
+        };
+        let read = read_of(line).unwrap();
+        is_service(&read, "nginx", "end", MS, MS);
+        assert!(read.taken.iter().any(|text| text.contains(name)), "{:?}", read.taken);
+        assert!(read.taken.iter().any(|text| text.contains("other programs")), "{:?}", read.taken);
+    }
+    let pods = |a: u64, d: u64| format!("[pod/web-{}/api] {}", d / US % 3, nginx(a, d));
+    let read = read_of(pods).unwrap();
+    assert_eq!(read.lines, 800);
+    assert!(
+        read.taken.iter().any(|text| text.contains("of 3 containers of api")),
+        "{:?}",
+        read.taken
+    );
+}

@@ -9,7 +9,7 @@
 //! `journalctl -o json`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +33,8 @@ pub(super) struct Envelope {
     kind: Kind,
     /// The program or the stream whose lines are taken, of a file that has those of several.
     only: Option<String>,
+    /// Containers of this program, of those whose lines have their names.
+    replicas: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +105,10 @@ impl Envelope {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let begin = head.trim_ascii_start();
         if begin.first() == Some(&b'[') && begin[1..].trim_ascii_start().first() == Some(&b'{') {
-            return Some(Envelope { kind: Kind::Array, only: None });
+            return Some(Envelope { kind: Kind::Array, only: None, replicas: 0 });
         }
         if Spans::begin(begin) {
-            return Some(Envelope { kind: Kind::Spans, only: None });
+            return Some(Envelope { kind: Kind::Spans, only: None, replicas: 0 });
         }
         let text = String::from_utf8_lossy(head);
         let mut lines: Vec<&str> =
@@ -131,7 +133,16 @@ impl Envelope {
         }
         let most = channels.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name);
         // Always, not only if the first lines have several: another program's first line may come late.
-        Some(Envelope { kind, only: most.filter(|name| !name.is_empty()) })
+        let only = most.filter(|name| !name.is_empty());
+        let mut replicas: BTreeSet<&str> = BTreeSet::new();
+        for line in lines {
+            if kind.content(line).is_some_and(|content| Some(&*content.channel) == only.as_deref())
+            {
+                replicas.extend(kind.replica(line));
+            }
+        }
+        let replicas = replicas.len();
+        Some(Envelope { kind, only, replicas })
     }
 
     /// Whether nothing but an envelope begins so. A time may also be the first word of a format.
@@ -139,8 +150,22 @@ impl Envelope {
         match self.kind {
             Kind::Container | Kind::Syslog | Kind::Array | Kind::Spans => true,
             Kind::Member(collector) => collector.is_sure,
-            Kind::Stamped | Kind::Pod | Kind::Compose => false,
+            Kind::Pod => true,
+            Kind::Compose => self.only.is_some(),
+            Kind::Stamped => false,
         }
+    }
+
+    /// What is to be known of lines of several replicas of a program.
+    pub fn remark(&self) -> Option<String> {
+        (self.replicas > 1).then(|| {
+            format!(
+                "Its lines are of {} containers of {}, whose requests count as those of one service: to predict a container, import the lines of \
+                 each by themselves.",
+                self.replicas,
+                super::excerpt::excerpt(self.only.as_deref().unwrap_or_default())
+            )
+        })
     }
 
     /// What it is, for messages: `Docker's json-file, stdout`.
@@ -196,15 +221,30 @@ impl Kind {
             }
             Kind::Pod => {
                 let (pod, text) = line.strip_prefix("[pod/")?.split_once("] ")?;
-                (!pod.contains(' ')).then(|| Content::of_line("", text))
+                let container = pod.split_once('/').map_or("", |(_, container)| container);
+                (!pod.contains(' ')).then(|| Content::of_line(container, text))
             }
             Kind::Compose => {
                 let (name, text) = line.split_once('|')?;
                 let is_name = !name.trim_end().is_empty()
                     && !name.trim_end().contains(' ')
                     && name.ends_with(' ');
-                is_name.then(|| Content::of_line("", text.strip_prefix(' ').unwrap_or(text)))
+                // `web-1`, `web_1`; of other names anything may be one.
+                let program = name.trim_end().trim_end_matches(|c: char| c.is_ascii_digit());
+                let program =
+                    program.strip_suffix(['-', '_']).filter(|_| program != name.trim_end());
+                let text = text.strip_prefix(' ').unwrap_or(text);
+                is_name.then(|| Content::of_line(program.unwrap_or(""), text))
             }
+        }
+    }
+
+    /// The container of a line whose name stands before it.
+    fn replica(self, line: &str) -> Option<&str> {
+        match self {
+            Kind::Pod => line.strip_prefix("[pod/")?.split(']').next(),
+            Kind::Compose => line.split_whitespace().next(),
+            _ => None,
         }
     }
 }

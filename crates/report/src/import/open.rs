@@ -34,7 +34,7 @@ pub(super) fn recognise(source: &mut Source, described: Described<'_>) -> Result
             (Err(_), Ok(_)) => true,
             (Ok(outer), Ok(inner)) => {
                 let (outer, inner) = (requests(outer, &source.head), requests(inner, &head));
-                inner > outer || is_sure && inner == outer
+                inner > outer || is_sure && inner >= outer
             }
         };
         if is_better {
@@ -47,13 +47,19 @@ pub(super) fn recognise(source: &mut Source, described: Described<'_>) -> Result
     if !names.is_empty() {
         layout.remarks.push(format!("Its lines were taken out of {}.", names.join(", ")));
     }
+    layout.remarks.extend(source.envelopes().iter().filter_map(Envelope::remark));
     Ok(layout)
 }
 
-/// How many of the first lines are requests by a layout.
-fn requests(layout: &Layout, head: &[u8]) -> usize {
+/// Which share of the first lines are requests by a layout. Lines that an envelope leaves out are none of them.
+fn requests(layout: &Layout, head: &[u8]) -> f64 {
     let (mut layout, filter) = (layout.clone(), Filter::default());
     let text = String::from_utf8_lossy(head);
     let lines = text.lines().filter(|line| !line.is_empty()).take(TRIED);
-    lines.filter(|line| matches!(layout.line(line, &filter), Ok(Line::Request(_)))).count()
+    let (mut all, mut requests) = (0u32, 0u32);
+    for line in lines {
+        all += 1;
+        requests += u32::from(matches!(layout.line(line, &filter), Ok(Line::Request(_))));
+    }
+    f64::from(requests) / f64::from(all.max(1))
 }

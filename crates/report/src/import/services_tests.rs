@@ -202,7 +202,7 @@ fn decimal_commas_are_read_beside_semicolons() {
 fn upgraded_connections_are_no_requests() {
     let line = |a: u64, d: u64| {
         let at = format!("{}.{:03}", d / SECOND, d / MS % 1000);
-        let socket = if d.is_multiple_of(5) {
+        let socket = if (d / US).is_multiple_of(5) {
             format!("{at} 101 25.123 9 \"GET /ws HTTP/1.1\"\n")
         } else {
             String::new()
