@@ -536,14 +536,29 @@ impl Reader<'_> {
         request.response = request.response.min(request.end);
         gateway.add(&request);
         if !gateway.fits() {
-            return Err(Error::Windows {
-                path: self.file.summary.path.clone(),
-                windows: gateway.windows(),
-                window_s: window as f64 / SECOND as f64,
-                most: WINDOWS_MAX,
-            });
+            return Err(too_long(&self.file.summary.path, gateway));
         }
         Ok(())
+    }
+}
+
+/// That a log spans more windows than there may be: a stray stamp, or requests of other years.
+fn too_long(path: &Path, collector: &Collector) -> Error {
+    let pause = collector.pause().map_or(String::new(), |pause| {
+        format!(
+            " Nothing arrived from {} to {}: leave out what is before it with --from, or what is after it with --to.",
+            shown::moment(pause.from_us),
+            shown::moment(pause.until_us)
+        )
+    });
+    let window_s = collector.window_ns() as f64 / SECOND as f64;
+    Error::Content {
+        path: path.to_owned(),
+        reason: format!(
+            "its requests span {}, and at most {WINDOWS_MAX} windows are imported at once, of {}.{pause} For all of it, give a longer --window.",
+            shown::length(collector.windows() as f64 * window_s),
+            shown::length(window_s)
+        ),
     }
 }
 

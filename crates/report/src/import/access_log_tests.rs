@@ -475,7 +475,8 @@ fn summaries_and_logs_without_durations_are_refused_with_what_to_do() {
     let error = log(b"22/Nov/2026:04:15:00 +0000|0.010\n", &fine).unwrap_err();
     assert!(error.contains("log $msec"), "{error}");
     let centuries = log(b"1.000 0.001\n8000000000.000 0.001\n", &settings("$msec $request_time"));
-    assert!(centuries.unwrap_err().contains("longer --window"));
+    let error = centuries.unwrap_err();
+    assert!(error.contains("longer --window") && error.contains("--from"), "{error}");
 }
 
 proptest! {

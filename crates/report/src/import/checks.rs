@@ -126,7 +126,9 @@ fn in_flight(all: &[Logged]) -> Option<Finding> {
     let (law, shown) = (taken_s / whole_s, shown_s / whole_s);
     let rate = digits(all.len() as f64 / whole_s, 3);
     let mean = length(taken_s / all.len() as f64);
-    let unit = "A unit that is misread is a factor of 1,000: state it, as docs/import.md says.";
+    let unit = few_long(all).unwrap_or_else(|| {
+        "A unit that is misread is a factor of 1,000: state it, as docs/import.md says.".to_owned()
+    });
     if shown < 0.9 * law {
         return Some(Finding {
             severe: shown < 0.7 * law,
@@ -149,6 +151,23 @@ fn in_flight(all: &[Logged]) -> Option<Finding> {
             moment(us(first))
         ),
     })
+}
+
+/// That one request in a thousand took more than half of the time of all, so that no unit is misread.
+fn few_long(all: &[Logged]) -> Option<String> {
+    let mut longest: Vec<&Logged> = all.iter().collect();
+    longest.sort_unstable_by_key(|request| std::cmp::Reverse(request.taken));
+    let few = (all.len() / 1000).max(1);
+    let of_few: f64 = longest.iter().take(few).map(|r| seconds(r.taken)).sum();
+    let whole: f64 = longest.iter().map(|r| seconds(r.taken)).sum();
+    let first = longest.first().filter(|_| of_few > 0.5 * whole)?;
+    Some(format!(
+        "More than half of all that time is that of the longest {}, of which one took {} and ended at {}. If such lines are not of requests, leave them out \
+         (--from, --to, --path, --status).",
+        count(few as u64, "request"),
+        length(seconds(first.taken)),
+        moment(us(first.end))
+    ))
 }
 
 /// Durations that say nothing: all 0, most of them 0, or all the same.

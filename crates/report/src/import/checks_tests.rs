@@ -95,6 +95,18 @@ fn durations_in_another_unit_are_found() {
     finds(&short, true, &["Little's law does not hold", "arrivals less departures"]);
 }
 
+/// One line of a wrong duration was explained by a unit that is misread.
+#[test]
+fn a_stray_duration_is_named() {
+    let mut all = log(1, 100.0, 60.0, 1_000);
+    all[3000].taken = 999_999 * SECOND;
+    let found = findings_in(&all);
+    for words in ["Little's law", "one took 11.6 days", "--path"] {
+        assert!(found[0].severe && found[0].text.contains(words), "{words}: {found:?}");
+    }
+    assert!(!found[0].text.contains("factor of 1,000"), "{found:?}");
+}
+
 #[test]
 fn durations_that_are_none_are_found() {
     let all = log(2, 50.0, 60.0, MS);

@@ -32,6 +32,15 @@ pub(super) struct Request {
     pub bytes: u64,
 }
 
+/// The longest time within a log in which nothing arrived and nothing ended, in whole windows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pause {
+    pub from_us: u64,
+    pub until_us: u64,
+    /// Whether more than half of the windows are empty.
+    pub is_mostly_empty: bool,
+}
+
 #[derive(Clone, Debug)]
 struct Open {
     window: Window,
@@ -115,6 +124,18 @@ impl Collector {
     /// The number of windows from the first completion to the last.
     pub fn windows(&self) -> u64 {
         self.span.map_or(0, |(first, last)| last - first + 1)
+    }
+
+    /// The longest time without requests; `None` if there is none.
+    pub fn pause(&self) -> Option<Pause> {
+        let pairs = self.open.keys().zip(self.open.keys().skip(1));
+        let (before, after) = pairs.max_by_key(|(before, after)| *after - *before)?;
+        let us = |window: u64| window.saturating_mul(self.window_ns) / 1000;
+        (after - before > 1).then(|| Pause {
+            from_us: us(before + 1),
+            until_us: us(*after),
+            is_mostly_empty: 2 * (self.open.len() as u64) < self.windows(),
+        })
     }
 
     /// Whether the number of windows is within the limit.
@@ -384,6 +405,17 @@ mod tests {
         assert_eq!(windows(&[5_910, 6_500, 7_100]), [(5_900, 1_200)]);
         assert_eq!(windows(&[5_910]), [(5_900, 10)]);
         assert!(Collector::new(QueueName::Gateway, SECOND, &[], true).finish().is_empty());
+    }
+
+    #[test]
+    fn pauses_are_the_longest_times_without_requests() {
+        let mut collector = Collector::new(QueueName::Gateway, SECOND, &[50.0], true);
+        (0..9).for_each(|i| collector.add(&get(i * SECOND + SECOND / 2, SECOND / 100)));
+        assert_eq!(collector.pause(), None);
+        collector.add(&get(50 * SECOND + SECOND / 2, SECOND / 100));
+        let pause = collector.pause().unwrap();
+        assert_eq!((pause.from_us, pause.until_us), (9_000_000, 50_000_000));
+        assert!(pause.is_mostly_empty);
     }
 
     #[test]

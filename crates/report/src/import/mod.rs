@@ -222,6 +222,8 @@ impl Sources {
         for collector in [log.gateway, log.origin].into_iter().flatten() {
             let window_s = collector.window_ns() as f64 * 1e-9;
             if window_s > options.window_s * 1.001 {
+                let pause = collector.pause().filter(|pause| pause.is_mostly_empty);
+                self.warnings.extend(pause.map(|pause| joined_loads(window_s, pause)));
                 self.note(format!(
                     "Windows are {} long, so that they are not more than {}.",
                     length(window_s),
@@ -341,6 +343,18 @@ impl Sources {
         self.windows.extend(devices.windows);
         Ok(())
     }
+}
+
+/// That loads of a log became one, because its windows are as long as the time without requests demands.
+fn joined_loads(window_s: f64, pause: collector::Pause) -> String {
+    format!(
+        "Windows are {} long, because the log spans a long time in which most of them are empty, so that loads that lasted for less than some \
+         windows are joined. Nothing arrived from {} to {}: import what is before it (--to) and what is after it (--from) into run folders of \
+         their own, and fit them together.",
+        length(window_s),
+        shown::moment(pause.from_us),
+        shown::moment(pause.until_us)
+    )
 }
 
 /// How the logs are read, as the options say.
