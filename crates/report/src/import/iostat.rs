@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::collector::WINDOWS_MAX;
 use super::error::Error;
+use super::excerpt::excerpt;
 use super::spread::Even;
 use super::time;
 
@@ -88,6 +89,8 @@ fn number(text: &str) -> Option<f64> {
 fn text_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
     let (mut reports, mut assumed) = (Vec::<Report>::new(), false);
     let mut columns: Vec<&str> = Vec::new();
+    // What stands where a time would, before there is one.
+    let mut stray = None;
     for (index, line) in text.lines().enumerate() {
         let place = |reason: String| format!("line {}: {reason}", index + 1);
         if let Some((reading, without_zone)) = time::iostat(line) {
@@ -111,10 +114,18 @@ fn text_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
                     .ok_or_else(|| place(format!("`{column}` is not a number: `{value}`")))?;
                 row.set(column, value);
             }
-            let report = reports.last_mut().ok_or_else(|| {
-                place("devices before the first time; record with `-t`, which prints it".to_owned())
+            let report = reports.last_mut().ok_or_else(|| match stray {
+                Some((number, text)) => format!(
+                    "line {number}: `{}` is not read as a time; record with S_TIME_FORMAT=ISO",
+                    excerpt(text)
+                ),
+                None => place(
+                    "devices before the first time; record with `-t`, which prints it".to_owned(),
+                ),
             })?;
             report.rows.insert(name, row);
+        } else if line.starts_with(|c: char| c.is_ascii_digit()) {
+            stray = Some((index + 1, line));
         }
     }
     Ok((reports, assumed))
@@ -192,6 +203,14 @@ pub(super) fn read(text: &str, path: &Path, only: &[String]) -> Result<Devices, 
         .map(|(name, _)| (*name).to_owned())
         .collect();
     if names.is_empty() {
+        let with_reads = seen.iter().filter(|(_, reads)| **reads > 0.0);
+        let built: Vec<&str> = with_reads.map(|(name, _)| *name).collect();
+        if !built.is_empty() && only.is_empty() {
+            let built = built.join(",");
+            return Err(content(format!(
+                "the devices with reads are built on others ({built}), which are not taken by themselves: say --devices {built}"
+            )));
+        }
         let what = "device with reads after its first report; record with `iostat -x -t -y 1`";
         return Err(Error::Empty { path: path.to_owned(), what: what.to_owned() });
     }

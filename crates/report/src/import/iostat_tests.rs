@@ -102,3 +102,25 @@ proptest! {
         let _ = read(&text, Path::new("io"), &[]);
     }
 }
+
+/// A time of another locale, and a recording of a device that is built on others: what is wrong is named.
+#[test]
+fn what_is_wrong_with_a_recording_is_named() {
+    let report = |time: &str, device: &str| {
+        format!(
+            "{time}\navg-cpu:  %user   %idle\n           1.00   99.00\n\nDevice r/s rkB/s r_await w/s wkB/s w_await %util\n{device} 5.00 20.00 1.00 0.00 0.00 0.00 0.50\n\n"
+        )
+    };
+    let of = |times: [&str; 2], device: &str| {
+        let text =
+            "Linux 6.1 (host)\n\n".to_owned() + &times.map(|time| report(time, device)).concat();
+        read(&text, Path::new("i.txt"), &[]).unwrap_err().to_string()
+    };
+    let error = of(["24.11.2025 16:00:00", "24.11.2025 16:00:01"], "sda");
+    assert!(error.contains("line 3: `24.11.2025 16:00:00` is not read as a time"), "{error}");
+    let error = of(["2026-11-22T04:15:00Z", "2026-11-22T04:15:01Z"], "dm-0");
+    assert!(
+        error.contains("built on others (dm-0)") && error.contains("--devices dm-0"),
+        "{error}"
+    );
+}
