@@ -355,3 +355,27 @@ fn events_with_a_duration_and_no_status_are_no_requests() {
     let read = read_of(failures, &settings("")).unwrap();
     assert_eq!((read.lines, read.tally.other, read.tally.refused), (800, 0, 80));
 }
+
+/// Go's slog writes durations as integers of ns beside stamps of ns: those of a service of 40 µs were read as 40 ms, because it is unusually fast.
+#[test]
+fn short_durations_beside_stamps_of_nanoseconds_are_not_guessed() {
+    let text = |format: &'static str| {
+        let line = |i: u64| {
+            let at = 1_795_320_900 * SECOND + 50 * MS * i + i * 7919 % 1000;
+            let time = civil(at, format);
+            format!(
+                "{{\"time\":\"{time}\",\"status\":200,\"duration\":{}}}\n",
+                20_000 + i * 7919 % 40_000
+            )
+        };
+        (0..600).map(line).collect::<String>()
+    };
+    let fine = text("%Y-%m-%dT%H:%M:%S%.9fZ");
+    let error = log(fine.as_bytes(), &settings("")).unwrap_err();
+    assert!(error.contains("the unit of its durations") && error.contains("--unit"), "{error}");
+    let with_unit = Settings { unit: Some(Unit::Nanos), side: Some(Side::End), ..settings("") };
+    assert_eq!(log(fine.as_bytes(), &with_unit).unwrap().times.len(), 600);
+    let coarse = Settings { side: Some(Side::End), ..settings("") };
+    let read = log(text("%Y-%m-%dT%H:%M:%S%.6fZ").as_bytes(), &coarse).unwrap();
+    assert_eq!(read.files[0].unit, "us");
+}

@@ -23,6 +23,8 @@ const MEAN_S: std::ops::RangeInclusive<f64> = 1e-5..=120.0;
 const MEAN_USUAL_S: std::ops::RangeInclusive<f64> = 5e-5..=30.0;
 /// Mean durations that a server of HTTP that logs microseconds hardly has, seconds.
 const SHORT_S: f64 = 1e-3;
+/// Stamps with a finer step are of a program that writes nanoseconds.
+const STAMPS_OF_NANOS_S: f64 = 0.9e-6;
 /// Lines from which their order is evidence.
 const ORDERED_MIN: usize = 50;
 /// Share of lines out of order that another reading must have more, to be excluded.
@@ -234,13 +236,13 @@ fn unit_of(kept: &[Candidate]) -> Option<Unit> {
         some.iter().all(|c| c.unit == Some(first)).then_some(first)
     };
     only(kept).or_else(|| {
-        let usual: Vec<Candidate> = kept
-            .iter()
-            .copied()
-            .filter(|c| {
-                IN_SERVICE_USUAL.contains(&c.in_service) && MEAN_USUAL_S.contains(&c.mean_s)
-            })
-            .collect();
+        // A program that stamps nanoseconds may write durations in them: Go's slog does.
+        let is_short = |c: &Candidate| c.unit == Some(Unit::Nanos) && c.clock_s < STAMPS_OF_NANOS_S;
+        let is_usual = |c: &Candidate| {
+            IN_SERVICE_USUAL.contains(&c.in_service)
+                && (MEAN_USUAL_S.contains(&c.mean_s) || is_short(c))
+        };
+        let usual: Vec<Candidate> = kept.iter().copied().filter(is_usual).collect();
         only(&usual)
     })
 }
