@@ -79,7 +79,7 @@ impl Candidates {
 
     /// The candidate of a role that is used: one whose values are of it, in most of the requests, with the plainest name.
     pub fn first(&self, role: Role) -> Option<&Candidate> {
-        self.of(role).first().and_then(|at| self.all.get(*at))
+        self.ranked(role).first().and_then(|at| self.all.get(*at))
     }
 
     /// The duration of a request, of several values that may be it: the one that is the longest on nearly all lines.
@@ -88,7 +88,8 @@ impl Candidates {
     /// The names of these values, if none is, or if they cannot be compared because the unit of some is not known.
     pub fn response(&self) -> Result<Option<&Candidate>, String> {
         let depth = self.first(Role::Response).map(|one| one.depth);
-        let of = self.of(Role::Response).into_iter().filter_map(|at| Some((at, self.all.get(at)?)));
+        let of =
+            self.ranked(Role::Response).into_iter().filter_map(|at| Some((at, self.all.get(at)?)));
         let near: Vec<(usize, &Candidate)> =
             of.filter(|(_, one)| Some(one.depth) == depth).collect();
         let durations =
@@ -100,7 +101,7 @@ impl Candidates {
         match longest(&durations).and_then(|at| near.get(at)) {
             Some((_, one)) => Ok(Some(one)),
             None => {
-                let names: Vec<String> = near.iter().map(|(_, one)| one.column.shown()).collect();
+                let names: Vec<String> = near.iter().map(|(_, one)| one.column.label()).collect();
                 Err(names.join(" and "))
             }
         }
@@ -115,7 +116,7 @@ impl Candidates {
     }
 
     /// The candidates of a role whose values are of it, those with the plainest names first.
-    fn of(&self, role: Role) -> Vec<usize> {
+    fn ranked(&self, role: Role) -> Vec<usize> {
         let of_role = |at: &usize| self.all.get(*at).is_some_and(|one| one.column.role == role);
         let named: Vec<usize> = (0..self.all.len()).filter(of_role).collect();
         let mut of: Vec<usize> = named.iter().copied().filter(|at| self.is_valid(*at)).collect();

@@ -116,7 +116,7 @@ impl Column {
     }
 
     /// Its name, or its number from 1, for people.
-    pub fn shown(&self) -> String {
+    pub fn label(&self) -> String {
         match &self.place {
             Place::Name(name) => format!("`{}`", excerpt(name)),
             Place::Number(at) => format!("`{}`", at + 1),

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     /// Which of some values is the whole; their names are their units.
-    fn whole(all: &[(&str, [&str; 4])]) -> Option<usize> {
+    fn find_whole(all: &[(&str, [&str; 4])]) -> Option<usize> {
         let durations = all.iter().map(|(unit, texts)| {
             Durations::new(texts.iter().map(|text| Some(*text)).collect(), Unit::parse(unit))
         });
@@ -83,15 +83,15 @@ mod tests {
     #[test]
     fn the_whole_is_the_longest_on_nearly_all_lines() {
         let (part, all) = (["1", "2", "3", "4"], ["2", "2", "5", "7"]);
-        assert_eq!(whole(&[("", part), ("", all)]), Some(1));
-        assert_eq!(whole(&[("ms", all), ("ms", part)]), Some(0));
-        assert_eq!(whole(&[("us", all), ("ms", part)]), Some(1));
+        assert_eq!(find_whole(&[("", part), ("", all)]), Some(1));
+        assert_eq!(find_whole(&[("ms", all), ("ms", part)]), Some(0));
+        assert_eq!(find_whole(&[("us", all), ("ms", part)]), Some(1));
         // The same twice: that with the finer step.
-        assert_eq!(whole(&[("ms", all), ("us", ["2100", "1900", "5300", "7000"])]), Some(1));
-        assert_eq!(whole(&[("", ["0.002", "0.002", "0.005", "0.007"]), ("ms", all)]), Some(1));
-        assert_eq!(whole(&[("", ["2.1ms", "2ms", "5ms", "7ms"]), ("ms", all)]), Some(0));
+        assert_eq!(find_whole(&[("ms", all), ("us", ["2100", "1900", "5300", "7000"])]), Some(1));
+        assert_eq!(find_whole(&[("", ["0.002", "0.002", "0.005", "0.007"]), ("ms", all)]), Some(1));
+        assert_eq!(find_whole(&[("", ["2.1ms", "2ms", "5ms", "7ms"]), ("ms", all)]), Some(0));
         // Neither is, or their units are not known.
-        assert_eq!(whole(&[("", part), ("", ["90", "0", "90", "0"])]), None);
-        assert_eq!(whole(&[("", part), ("ms", all)]), None);
+        assert_eq!(find_whole(&[("", part), ("", ["90", "0", "90", "0"])]), None);
+        assert_eq!(find_whole(&[("", part), ("ms", all)]), None);
     }
 }
