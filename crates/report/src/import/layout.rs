@@ -342,6 +342,23 @@ impl Layout {
         of_ends.all(|(_, value)| value.is_none())
     }
 
+    /// Says which values no line has that options name: a status with a wrong name would let all requests count as answered.
+    pub fn name_missing(mut self, lines: &[String]) -> Layout {
+        let rows: Vec<Values> =
+            lines.iter().filter_map(|line| self.values(line).ok().flatten()).collect();
+        let is_missing = |at: usize| {
+            !rows.is_empty() && rows.iter().all(|row| row.get(at).is_none_or(Option::is_none))
+        };
+        let columns = self.columns.iter().enumerate();
+        let missing: Vec<String> =
+            columns.filter(|(at, _)| is_missing(*at)).map(|(_, column)| column.label()).collect();
+        if !missing.is_empty() {
+            let names = missing.join(", ");
+            self.remarks.push(format!("No value of its first lines is called {names}."));
+        }
+        self
+    }
+
     /// Finds whether a line without a status is none of a request: services log queries and jobs with a duration as well. Where most statuses
     /// are of failures, it may be a request that went well.
     pub fn find_events(mut self, lines: &[String]) -> Layout {

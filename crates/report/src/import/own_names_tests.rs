@@ -284,6 +284,8 @@ fn fields_begin_from_what_is_recognised() {
         assert_eq!((read.files[0].unit.as_str(), read.resolution_ns), ("us", US), "{given}");
         is_service(&read, given);
     }
+    let read = read_of(line, &fields("status=outcom,path=what")).unwrap();
+    assert!(read.taken.iter().any(|text| text.contains("is called `outcom`.")), "{:?}", read.taken);
     // A table, by the number of a column; and a server's own format keeps its unit.
     let table = |header: &str| {
         let rows =

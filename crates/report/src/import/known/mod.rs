@@ -69,6 +69,10 @@ pub(super) fn recognise(
             }
         }
     };
+    let layout = match described.fields {
+        Some(_) => layout.name_missing(&sample.lines),
+        None => layout,
+    };
     if layout.doubt.is_empty() {
         Ok(layout.find_events(&sample.lines))
     } else {
