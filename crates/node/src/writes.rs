@@ -1,12 +1,13 @@
 //! PUT and DELETE of an object. An upload is staged as it arrives, committed when the write has its
 //! key's turn, and acknowledged when no node returns an older version.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::node::{Event, Reply, RequestId, Stages};
-use futures_util::future;
+use futures_util::{FutureExt as _, future};
 use ground::window::{Nanos, Outcome};
 use ground::{Etag, Key};
 use origin::{Attributes, Fence, Staged};
@@ -29,6 +30,10 @@ const WRITES_MAX: usize = 1024;
 /// The reply to a write that must not be acknowledged.
 const UNCERTAIN: &str = "this node lost its place in the cluster while it wrote: the write may or \
     may not have happened; read the object, and repeat the write if needed";
+
+/// The reply to a write that a defect of this program ended.
+const DEFECT: &str = "the write was ended by a defect of this program, which the log names: it may or may not have happened; \
+    read the object, and repeat the write if needed";
 
 impl Node {
     /// Writes an object.
@@ -253,7 +258,10 @@ impl Write {
             }
             Some(Answer::Turn) if !send.is_closed() => {
                 let started = clock::now();
-                let performed = self.perform(request).await;
+                // A defect below must not keep the turn, for which every later write of the key would wait until a restart.
+                let performed = AssertUnwindSafe(self.perform(request)).catch_unwind().await;
+                let performed = performed
+                    .unwrap_or_else(|_| Performed::failed(Error::Unavailable(DEFECT.to_owned())));
                 let served = clock::now();
                 let result = match performed {
                     Performed::Refused(error) => {
