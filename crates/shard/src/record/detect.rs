@@ -71,8 +71,17 @@ struct Fit {
     first_bad: Option<(usize, String)>,
     /// Why the first row of a table is a header, or is none.
     header: Option<header::Judgement>,
-    /// Whether the fields of a table are parts of sentences, with delimiters between them by chance.
-    is_prose: bool,
+    /// Why it fits by chance, if it does: what the input is instead.
+    chance: Option<Chance>,
+}
+
+/// What fits a format by chance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chance {
+    /// Sentences with equally many delimiters.
+    Sentences,
+    /// Lines that begin with a word and a colon, as those of logs do.
+    Lines,
 }
 
 impl Schema {
@@ -82,8 +91,8 @@ impl Schema {
     pub fn detect(sample: &[u8]) -> Self {
         let sample = without_mark(sample);
         let fits = fits(sample);
-        let schema = fits.into_iter().find(|fit| fit.is_whole() && !fit.is_prose);
-        let schema = schema.map(|fit| fit.schema);
+        let best = likeliest(&fits).filter(|fit| fit.is_whole());
+        let schema = best.map(|fit| fit.schema.clone());
         schema.unwrap_or_else(|| Self::new(Format::Lines)).completed(sample)
     }
 
@@ -178,6 +187,20 @@ impl Fit {
         self.valid == self.records && self.records > 0
     }
 
+    /// The records that fit, of a thousand.
+    fn valid_permille(&self) -> usize {
+        1000 * self.valid / self.records.max(1)
+    }
+
+    /// How much a record says of its format by itself: that of a table is any line with as many delimiters as others.
+    fn specificity(&self) -> usize {
+        match self.schema.format {
+            Format::JsonLines => 2,
+            Format::Stanzas => 1,
+            _ => 0,
+        }
+    }
+
     /// Whether the input most likely has this format, and some of its records are damaged.
     fn is_most(&self) -> bool {
         let (valid, records) = (self.valid, self.records);
@@ -216,13 +239,11 @@ fn detected(sample: &[u8]) -> Result<Detection, Error> {
         )));
     }
     let fits = fits(sample);
-    if let Some(fit) = fits.iter().find(|fit| fit.is_whole() && !fit.is_prose) {
-        let schema = fit.schema.clone().completed(sample);
-        return Ok(Detection { schema, because: fit.because(), warning: None });
-    }
-    let best = fits.iter().max_by_key(|fit| 1000 * fit.valid / fit.records.max(1));
-    let best = best.filter(|fit| fit.valid > 0 && !fit.is_prose);
-    if let Some(fit) = best.filter(|fit| fit.is_most()) {
+    if let Some(fit) = likeliest(&fits) {
+        if fit.is_whole() {
+            let schema = fit.schema.clone().completed(sample);
+            return Ok(Detection { schema, because: fit.because(), warning: None });
+        }
         let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
         let (line, reason) = fit.first_bad.clone().unwrap_or_default();
         return Err(Error::Schema(format!(
@@ -235,6 +256,15 @@ fn detected(sample: &[u8]) -> Result<Detection, Error> {
         because: "neither JSON objects, nor stanzas, nor rows with equally many fields".to_owned(),
         warning: doubt(sample, &fits),
     })
+}
+
+/// The format that the input has, in all of its records or in most of them. Of several it is the most specific: each line of JSON may
+/// well have as many commas as the others, also the one that is cut off. Of tables it is the one with the most rows.
+fn likeliest(fits: &[Fit]) -> Option<&Fit> {
+    let likely =
+        fits.iter().filter(|fit| fit.chance.is_none() && (fit.is_whole() || fit.is_most()));
+    // The last of equals is the greatest: in reverse it is the first.
+    likely.rev().max_by_key(|fit| (fit.specificity(), fit.valid_permille()))
 }
 
 /// What a person should know of an input that fits no format.
@@ -265,14 +295,22 @@ fn doubt(sample: &[u8], fits: &[Fit]) -> Option<String> {
     }) {
         return Some(format!("its first row has {most}, the most of a table"));
     }
-    let best = fits.iter().max_by_key(|fit| 1000 * fit.valid / fit.records.max(1));
-    best.filter(|fit| fit.valid > 0 && fit.records > 1).map(|fit| {
-        let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
-        let but = if fit.is_prose { ", but read as sentences" } else { "" };
-        format!(
-            "{valid} of the first {records} records would be {name}{but}; --format {name} takes them so"
-        )
-    })
+    let doubtful = |fit: &&Fit| fit.valid > 0 && (fit.records > 1 || fit.chance.is_some());
+    let best = fits.iter().filter(doubtful).rev().max_by_key(|fit| fit.valid_permille())?;
+    let (name, valid, records) = (best.schema.format.name(), best.valid, best.records);
+    if best.chance == Some(Chance::Lines) {
+        let lines = sample.split_inclusive(|byte| *byte == b'\n').count();
+        let made =
+            if records == 1 { "one record".to_owned() } else { format!("{records} records") };
+        return Some(format!(
+            "lines that begin with a word and a colon read as a log or a list, and not as stanzas; --format {name} makes {made} \
+             of the first {lines} lines"
+        ));
+    }
+    let but = if best.chance.is_some() { ", but read as sentences" } else { "" };
+    Some(format!(
+        "{valid} of the first {records} records would be {name}{but}; --format {name} takes them so"
+    ))
 }
 
 /// A table of which the delimiter, the header or the columns are given.
@@ -352,8 +390,12 @@ fn named(format: Format, sample: &[u8]) -> Fit {
     let all = records(format, sample);
     let problem = |record: &[u8]| match (schema.fields(record), format) {
         (Err(problem), _) => Some(problem.to_string()),
-        // Requires two lines with a colon: prose often has one.
-        (Ok(fields), Format::Stanzas) if fields.len() < 2 => Some("a single line".to_owned()),
+        // Requires two names: prose often has a line with a colon, and a log many with the same word.
+        (Ok(fields), Format::Stanzas)
+            if fields.iter().all(|field| field.name == fields[0].name) =>
+        {
+            Some("a single name".to_owned())
+        }
         (Ok(fields), Format::Stanzas) if !fields.iter().all(|field| is_name(&field.name)) => {
             Some("a line that starts with no name".to_owned())
         }
@@ -362,8 +404,10 @@ fn named(format: Format, sample: &[u8]) -> Fit {
     let problems: Vec<Option<String>> = all.iter().map(|record| problem(record)).collect();
     let records = all.len();
     let valid = problems.iter().filter(|problem| problem.is_none()).count();
+    let is_chance = format == Format::Stanzas && !foreign::are_stanzas(&all);
+    let chance = is_chance.then_some(Chance::Lines);
     let first_bad = first_bad(&all, problems);
-    Fit { schema, records, valid, first_bad, header: None, is_prose: false }
+    Fit { schema, records, valid, first_bad, header: None, chance }
 }
 
 /// How well a table fits: how many rows have as many fields as most of them. `None` if there is no row.
@@ -384,6 +428,7 @@ fn table(delimiter: u8, sample: &[u8]) -> Option<Fit> {
     let even: Vec<Row> = parsed.into_iter().flatten().filter(|row| row.len() == columns).collect();
     let judged = header::judge(&even);
     let is_prose = !judged.is_certain && foreign::is_prose(&even);
+    let chance = is_prose.then_some(Chance::Sentences);
     let format = Format::Csv { delimiter, header: judged.is_header };
     let mut schema = Schema::new(format);
     schema.names = (0..columns).map(csv::column_name).collect();
@@ -393,7 +438,7 @@ fn table(delimiter: u8, sample: &[u8]) -> Option<Fit> {
             schema.names = names;
         }
     }
-    Some(Fit { schema, records: all.len(), valid, first_bad, header: Some(judged), is_prose })
+    Some(Fit { schema, records: all.len(), valid, first_bad, header: Some(judged), chance })
 }
 
 /// The first of the problems with its line.

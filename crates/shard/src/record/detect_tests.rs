@@ -272,6 +272,55 @@ fn nothing_is_a_table_by_chance() {
     refused("sep=;\na;b\n1;2\n", &csv, &["`sep=;`"]);
 }
 
+/// Lines that begin with a word and a colon were one record: the stanza that a parser reads in them.
+#[test]
+fn lines_that_begin_with_a_word_and_a_colon_are_no_stanza() {
+    let numbers = 0..300;
+    let log: String =
+        numbers.clone().map(|n| format!("INFO:root:request {n} took 3 ms\n")).collect();
+    let levels = ["INFO", "INFO", "WARN", "INFO", "ERROR"];
+    let mixed: String =
+        numbers.clone().map(|n| format!("{}: request {n}\n", levels[n % 5])).collect();
+    let groups = mixed.replace("5\n", "5\n\n");
+    let containers: String = "web-1: GET /a 200\n".repeat(9) + &"db-1: vacuum\n".repeat(9);
+    let users = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/bin/sh\nbin:x:2:2:bin:/bin:/bin/sh\n";
+    let matches = "src/a.rs:12: text\nsrc/b.rs:7: more\nsrc/c.rs:1: text\n";
+    let addresses = "http://a/x\nhttps://b/y\nhttp://a/z\n";
+    let cards = "BEGIN:VCARD\nVERSION:4.0\nFN:Ann\nEND:VCARD\nBEGIN:VCARD\nVERSION:4.0\nFN:Bob\nEND:VCARD\n";
+    let separate = users.replace("\nbin", "\n\nbin");
+    for text in [&log, &mixed, &groups, &containers, users, matches, addresses, cards, &separate] {
+        let found = Schema::detect_with(text.as_bytes(), &Hints::default()).unwrap();
+        assert_eq!(found.schema.format, Format::Lines, "{text:.60}: {}", found.because);
+        let warning = found.warning.unwrap_or_default();
+        assert!(warning.is_empty() || warning.contains("--format stanzas"), "{warning}");
+    }
+    let found = Schema::detect(b"http://a/x,1\nhttp://b/y,2\n");
+    assert_eq!(found.format, Format::Csv { delimiter: b',', header: false });
+}
+
+/// One stanza, names that a stanza has more than once, and stanzas without blanks stay stanzas.
+#[test]
+fn stanzas_are_told_from_lines() {
+    let head = "Return-Path: <a@b>\nReceived: from c\n\tby d\nReceived: from e\nFrom: f\nTo: g\nSubject:\n h\n";
+    let person = "dn: cn=a\nobjectClass: top\nobjectClass: person\nobjectClass: user\ncn: a\n";
+    let group = "dn: cn=b\nmember: 1\nmember: 2\nmember: 3\nmember: 4\nmember: 5\n";
+    let close = "A:1\nB:2\n\nA:3\nB:4\n\n";
+    for text in [head, &[person, group, group].join("\n"), close] {
+        let found = Schema::detect_with(text.as_bytes(), &Hints::default()).unwrap();
+        assert_eq!(found.schema.format, Format::Stanzas, "{text}: {:?}", found.warning);
+    }
+}
+
+/// Objects with a comma each are rows, too; also a line that was cut off has the comma.
+#[test]
+fn most_lines_of_json_are_json_and_no_table() {
+    let objects = "{\"t\":1,\"m\":\"x\"}\n".repeat(9);
+    for bad in ["Traceback (most recent call last):\n", "{\"t\":1,\"m\":\n"] {
+        let says = ["18 of the first 19 records are json", "line 10 ", "--format json"];
+        refused(&[&objects, bad, &objects].concat(), &Hints::default(), &says);
+    }
+}
+
 /// Tables of short words, of bracketed names and with repeated names stay tables.
 #[test]
 fn short_words_are_a_table() {

@@ -1,5 +1,7 @@
-//! Recognises inputs that look like a table to a parser and are none to a person: JSON that is not one object on a line,
-//! sentences and log lines with equally many commas, lines that end with a carriage return alone, a spreadsheet's own first line.
+//! Recognises inputs that look like a table or stanzas to a parser and are none to a person: JSON that is not one object on a line,
+//! sentences and log lines with equally many commas, lists and log lines that begin with a word and a colon, lines that end with a carriage return alone, a spreadsheet's own first line.
+
+use std::collections::{HashMap, HashSet};
 
 use serde::de::IgnoredAny;
 
@@ -99,6 +101,44 @@ pub(super) fn is_prose(rows: &[Row]) -> bool {
     let words: usize = rows.iter().flatten().map(|field| words(field)).sum();
     let all_continue = rows.iter().all(|row| row.iter().skip(1).all(continues));
     fields > 0 && (words > WORDS_MEAN_MAX * fields || all_continue)
+}
+
+/// Whether records that can be read as stanzas are some, and not lines of a log or a list that begin with a word and a colon
+/// (`INFO: …`, `root:x:0`, `http://…`): a stanza has few names twice, and there is a blank behind the colon, or other stanzas have the
+/// name too. Lines with one name that follow each other (`objectClass: …`) count once, unless there is nothing but them to judge by.
+pub(super) fn are_stanzas(records: &[&[u8]]) -> bool {
+    let named: Vec<Vec<NamedLine<'_>>> = records.iter().map(|record| named_lines(record)).collect();
+    let mut records_with: HashMap<&[u8], usize> = HashMap::new();
+    let (mut distinct, mut runs) = (0, 0);
+    for lines in &named {
+        let names: HashSet<&[u8]> = lines.iter().map(|line| line.name).collect();
+        distinct += names.len();
+        runs += lines.chunk_by(|one, next| records.len() > 1 && one.name == next.name).count();
+        names.into_iter().for_each(|name| *records_with.entry(name).or_default() += 1);
+    }
+    let recurs = |name: &[u8]| records_with.get(name).is_some_and(|records| *records > 1);
+    let lines = named.iter().flatten();
+    let plausible = lines.clone().filter(|line| line.has_blank || recurs(line.name)).count();
+    3 * distinct > 2 * runs && 2 * plausible > lines.count()
+}
+
+/// A line of a stanza that begins a field.
+struct NamedLine<'a> {
+    name: &'a [u8],
+    /// Whether a blank or the line's end follows the colon.
+    has_blank: bool,
+}
+
+fn named_lines(record: &[u8]) -> Vec<NamedLine<'_>> {
+    let lines = record
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !matches!(line.first(), Some(b' ' | b'\t')));
+    let named = lines.filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (name, value) = line.split_at(colon);
+        Some(NamedLine { name, has_blank: value.get(1).is_none_or(u8::is_ascii_whitespace) })
+    });
+    named.collect()
 }
 
 fn words(field: &[u8]) -> usize {
