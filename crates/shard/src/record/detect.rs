@@ -246,8 +246,14 @@ fn detected(sample: &[u8]) -> Result<Detection, Error> {
         }
         let (name, valid, records) = (fit.schema.format.name(), fit.valid, fit.records);
         let (line, reason) = fit.first_bad.clone().unwrap_or_default();
+        let with = match fit.schema.format {
+            Format::Csv { delimiter: delimiter @ (b';' | b'|'), .. } => {
+                format!(" with {:?} between fields", char::from(delimiter))
+            }
+            _ => String::new(),
+        };
         return Err(Error::Schema(format!(
-            "{valid} of the first {records} records are {name}, but the one at line {line} is not: {reason}; correct it, \
+            "{valid} of the first {records} records are {name}{with}, but the one at line {line} is not: {reason}; correct it, \
              or choose: --format {name} keeps such records without attributes, --format lines takes every line as text"
         )));
     }
@@ -319,14 +325,22 @@ fn table_as_given(sample: &[u8], hints: &Hints) -> Result<Detection, Error> {
     let Format::Csv { delimiter: asked, header: flag } = given else {
         return Err(Error::Schema("a table is csv or tsv".to_owned()));
     };
-    // Exactly the given format, or another delimiter if only that one makes equal rows.
+    // Exactly the given format, or the delimiter by which most rows have equally many fields.
     let may_differ = hints.format.is_none() || (hints.header != Header::Given && asked == b',');
     let others = DELIMITERS.iter().map(|(delimiter, _)| *delimiter).filter(|_| may_differ);
-    let is_even = |delimiter: &u8| {
-        table(*delimiter, sample).is_some_and(|fit| fit.is_whole() && fit.schema.names.len() > 1)
+    let even_rows = |delimiter: u8| {
+        let fit = table(delimiter, sample).filter(|fit| fit.schema.names.len() > 1);
+        fit.map(|fit| fit.valid_permille())
     };
-    let delimiter = std::iter::once(asked).chain(others).find(is_even).unwrap_or(asked);
-    let judged = header::judge(&rows(delimiter, sample).into_iter().flatten().collect::<Vec<_>>());
+    // The last of equals is the greatest: in reverse it is the one that was asked for.
+    let delimiters = std::iter::once(asked).chain(others).collect::<Vec<u8>>();
+    let most_even = delimiters.into_iter().rev().max_by_key(|delimiter| even_rows(*delimiter));
+    let delimiter = most_even.unwrap_or(asked);
+    let mut rows: Vec<Row> = rows(delimiter, sample).into_iter().flatten().collect();
+    // A row with more or fewer fields, as a remark is, says nothing of the columns.
+    let columns = rows.first().map_or(0, Vec::len);
+    rows.retain(|row| row.len() == columns);
+    let judged = header::judge(&rows);
     let (header, why) = match hints.header {
         Header::Yes => (true, "header as given".to_owned()),
         Header::No => (false, "no header, as given".to_owned()),

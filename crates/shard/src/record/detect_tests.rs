@@ -131,6 +131,14 @@ proptest! {
         let error = found.unwrap_err().to_string();
         prop_assert!(error.contains(&format!("at line {} ", line + 1)), "{error}");
         prop_assert!(error.contains("--format"), "{error}");
+        // What the error advises takes the same table.
+        let delimiter = delimiter.as_bytes()[0];
+        let asked = if delimiter == b'\t' { delimiter } else { b',' };
+        let format = Some(Format::Csv { delimiter: asked, header: true });
+        let as_advised = Hints { format, header: Header::Detect, ..Hints::default() };
+        let found = Schema::detect_with(text.as_bytes(), &as_advised).unwrap();
+        prop_assert_eq!(found.schema.format, Format::Csv { delimiter, header: true }, "{}", found.because);
+        prop_assert_eq!(found.schema.names, ["name", "size", "note"]);
     }
 
     #[test]
@@ -228,6 +236,14 @@ fn hints_decide() {
     check("ann,31\nbob,22\n", hints(csv, Header::Detect), false, &["column1", "column2"]);
     check("ann;31\nbob;22\n", hints(csv, Header::Detect), false, &["column1", "column2"]);
     check("ann,31\nbob,22\n", hints(None, Header::Yes), true, &["ann", "31"]);
+    // A remark, which has no delimiter, takes neither the delimiter nor the header away; nor does another delimiter in a row.
+    let remark = "x;y\n1;a,b\n# remark\n3;c\n5;d\n";
+    check(remark, hints(csv, Header::Detect), true, &["x", "y"]);
+    check(remark, hints(csv, Header::Yes), true, &["x", "y"]);
+    check("x|y\n1|2\n# remark\n3|4\n", hints(None, Header::Yes), true, &["x", "y"]);
+    check("a,b\n1,2;3\n4\n5,6;7\n", hints(csv, Header::Detect), true, &["a", "b"]);
+    check("word\none; two\nthree\nfour\n", hints(csv, Header::Yes), true, &["word"]);
+    refused(remark, &Hints::default(), &["are csv with ';' between fields", "line 3"]);
     check("name,age\nbob,22\n", hints(None, Header::No), false, &["column1", "column2"]);
     let named = Hints { columns: columns.clone(), ..Hints::default() };
     check("ann,31\nbob,22\n", named.clone(), false, &["who", "age"]);
