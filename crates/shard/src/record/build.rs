@@ -192,6 +192,13 @@ impl Builder {
         Ok((records, self.report))
     }
 
+    /// Leaves the last record out, which may go on in bytes that are not here yet. Returns the schema with the attributes of the
+    /// others, and where that record starts.
+    pub fn leave_last(mut self) -> (Schema, usize) {
+        self.split(false);
+        (self.schema, self.offset)
+    }
+
     /// Removes every complete record from `pending`.
     fn split(&mut self, last: bool) {
         let pending = std::mem::take(&mut self.pending);
