@@ -23,8 +23,7 @@ use super::manifest::{Manifest, ShardEntry, shard_file};
 use super::memory::{Counts, Machine, Plan};
 use super::names::is_name;
 use super::options::Options;
-use super::read::Joined;
-use super::start;
+use super::read::Begun;
 
 /// A progress event.
 #[derive(Clone, Debug)]
@@ -171,19 +170,14 @@ pub(super) fn fill(
     if options.format == Some(Format::Files) {
         return fill_files(folder, inputs, options, plan, tell);
     }
-    let mut input = Joined::open(inputs)?;
-    let sample = start::Sample::read(|len, bytes| {
-        input.read_up_to(plan.shard_bytes.min(len), bytes)?;
-        Ok(())
-    })?;
-    let first = inputs.first().map(PathBuf::as_path).unwrap_or(Path::new("-"));
+    let begun = Begun::open(inputs)?;
     let Detection { mut schema, because, warning } =
-        start::detect(&sample, first, &options.hints(), &options.orders)?;
-    let mut buffer = sample.bytes;
+        begun.starts.detect(&options.hints(), &options.orders)?;
     if options.key.is_some() {
         schema.key.clone_from(&options.key);
     }
-    input.follow(schema.format, &buffer);
+    let mut input = begun.join(schema.format)?;
+    let mut buffer = Vec::new();
     plan.follow(schema.format);
     let mut state = State::new(folder, options, plan, schema);
     (state.because, state.warning) = (because, warning);

@@ -49,6 +49,8 @@ pub use sealable::split;
 pub use write::{SEAL_BYTES, Writer};
 
 #[cfg(test)]
+mod inputs_tests;
+#[cfg(test)]
 mod open_tests;
 #[cfg(test)]
 mod separators_tests;

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use shard::record::detect::{Detection, Hints};
 use shard::record::{Format, RECORD_BYTES_MAX, Schema};
 
-use super::error::{Result, ensure};
+use super::error::{Context as _, Result, ensure};
 
 /// The bytes from which the format is detected, unless records are long.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -56,6 +56,59 @@ impl Sample {
         }
         Cow::Borrowed(&self.bytes)
     }
+
+    /// The lines that are not blank, up to two.
+    fn lines(&self) -> usize {
+        let lines = self.bytes.split(|byte| *byte == b'\n');
+        lines.filter(|line| !line.trim_ascii().is_empty()).take(2).count()
+    }
+}
+
+/// The starts of the first files of an input: up to one that has more than a line. A file without records, or with a header
+/// alone, shows no format.
+#[derive(Default)]
+pub(super) struct Starts {
+    all: Vec<FileStart>,
+}
+
+/// The start of a file.
+pub(super) struct FileStart {
+    /// The file.
+    pub path: PathBuf,
+    /// What it begins with.
+    pub sample: Sample,
+}
+
+impl Starts {
+    /// Whether another file should be looked at, if there is one. Its start is kept in memory.
+    pub fn is_short(&self) -> bool {
+        let bytes: usize = self.all.iter().map(|start| start.sample.bytes.len()).sum();
+        bytes < SAMPLE_BYTES && self.all.iter().all(|start| start.sample.lines() < 2)
+    }
+
+    /// Adds the start of the next file.
+    pub fn add(&mut self, path: &Path, sample: Sample) {
+        self.all.push(FileStart { path: path.to_owned(), sample });
+    }
+
+    /// The starts, in the order of the files.
+    pub fn into_vec(self) -> Vec<FileStart> {
+        self.all
+    }
+
+    /// The schema, by the first file of those with the most to see; `orders` are the attributes to order by.
+    ///
+    /// # Errors
+    ///
+    /// If the format would be a guess, or the options contradict the sample.
+    pub fn detect(&self, hints: &Hints, orders: &[String]) -> Result<Detection> {
+        let none = FileStart { path: PathBuf::from("-"), sample: Sample::default() };
+        // The last of equals is the greatest: in reverse it is the first.
+        let start = self.all.iter().rev().max_by_key(|start| start.sample.lines());
+        let start = start.unwrap_or(&none);
+        let found = detect(&start.sample, &start.path, hints, orders);
+        if self.all.len() > 1 { found.context(|| start.path.display().to_string()) } else { found }
+    }
 }
 
 /// How long the next sample should be, if this one holds too few lines to show records: `None` once it is enough.
@@ -66,17 +119,8 @@ fn longer_sample(sample: &[u8]) -> Option<usize> {
         .then(|| (4 * sample.len()).clamp(SAMPLE_BYTES, SAMPLE_BYTES_MAX))
 }
 
-/// The schema of an input by its start; `path` is its first file, and `orders` are the attributes to order by.
-///
-/// # Errors
-///
-/// If the format would be a guess, or the options contradict the sample.
-pub(super) fn detect(
-    sample: &Sample,
-    path: &Path,
-    hints: &Hints,
-    orders: &[String],
-) -> Result<Detection> {
+/// The schema of an input by the start of a file.
+fn detect(sample: &Sample, path: &Path, hints: &Hints, orders: &[String]) -> Result<Detection> {
     let mut found = Schema::detect_with(&sample.records(), hints)?;
     let names = &found.schema.names;
     if let Some(order) = orders.iter().find(|order| !names.contains(order)) {
@@ -130,18 +174,47 @@ pub(super) fn read_header(format: Format, input: &mut impl BufRead) -> io::Resul
     Ok(header)
 }
 
-/// Checks that a further file of a table, which is called `shown`, has the columns of the first, or nothing at all.
+/// Whether the first row of a file of a table, which is called `shown`, is left out: an earlier file has this header. `known` are the
+/// names in that, or become those of this one. A file without rows has no header, and is as it is.
 ///
 /// # Errors
 ///
-/// If it has not.
-pub(super) fn require_same(names: &[String], header: &Header, shown: &str) -> Result<()> {
+/// If it is another header.
+pub(super) fn is_left_out(
+    known: &mut Option<Vec<String>>,
+    header: &Header,
+    shown: &str,
+) -> Result<bool> {
+    if header.bytes.trim_ascii().is_empty() {
+        return Ok(false);
+    }
+    let Some(names) = known else {
+        known.clone_from(&header.names);
+        return Ok(false);
+    };
     ensure!(
-        header.bytes.is_empty() || header.names.as_deref() == Some(names),
+        header.names.as_ref() == Some(names),
         Invalid,
         "{shown}: the first line is not the header of the first file; name files with the same columns"
     );
-    Ok(())
+    Ok(true)
+}
+
+/// What a text lacks of the separator of its records, by its last two bytes.
+pub(super) fn separator(end: &[u8], format: Format) -> &'static str {
+    match (end.ends_with(b"\n"), format) {
+        _ if end.is_empty() => "",
+        (false, Format::Stanzas) => "\n\n",
+        (true, Format::Stanzas) if end != b"\n\n" => "\n",
+        (false, _) => "\n",
+        (true, _) => "",
+    }
+}
+
+/// Makes `end`, the last two bytes of a text, those of the text with more bytes behind it.
+pub(super) fn follow_end(end: &mut Vec<u8>, bytes: &[u8]) {
+    end.extend_from_slice(bytes.get(bytes.len().saturating_sub(2)..).unwrap_or_default());
+    end.drain(..end.len().saturating_sub(2));
 }
 
 /// The first row of a table.

@@ -39,7 +39,7 @@ fn imported(text: &[u8], options: &Options) -> (tempfile::TempDir, PathBuf) {
     (folder, place)
 }
 
-fn exported(dataset: &Dataset) -> Vec<u8> {
+pub(crate) fn exported(dataset: &Dataset) -> Vec<u8> {
     let mut bytes = Vec::new();
     dataset.export(&mut bytes).unwrap();
     bytes
@@ -201,11 +201,11 @@ fn reading_takes_no_more_room_than_a_shard_has() {
     let mut plan = memory::Plan::default_of(&options());
     plan.shard_bytes = 5 << 19;
     // The last byte of the first file is a line break already.
-    let mut joined = read::Joined::open(&[input.clone(), input]).unwrap();
+    let begun = read::Begun::open(&[input.clone(), input]).unwrap();
+    let mut joined = begun.join(Format::Lines).unwrap();
     let mut read_bytes = 0;
     loop {
         let mut buffer = b"rest".to_vec();
-        joined.follow(Format::Lines, b"");
         let (counts, ended) = joined.read_shard(&plan, &mut buffer).unwrap();
         assert_eq!(counts, memory::Counts::from_text(&buffer));
         assert!(ended || buffer.len() == plan.shard_bytes, "{} B", buffer.len());

@@ -12,11 +12,11 @@ use super::cut;
 use super::names::{BYTES_MAX, FILE, VERSION};
 use super::summary::{PARTS_MAX, PartSize, SplitSummary};
 use super::text::{self, InputFile, Text};
-use crate::error::{Context as _, Error, Result, bail, ensure};
+use crate::error::{Context as _, Error, Result, ensure};
 use crate::import::{Build, Step, without_header};
 use crate::memory::{Counts, SEPARATOR_BYTES};
 use crate::options::Options;
-use crate::start;
+use crate::start::{Sample, Starts};
 
 /// An input that is split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,10 +46,8 @@ impl InputSplit {
         options: &Options,
         tell: &mut dyn FnMut(Step),
     ) -> Result<InputSplit> {
-        let Some(first) = inputs.first() else {
-            bail!(Invalid, "nothing to import: name files");
-        };
-        let Detection { mut schema, because, warning } = detected(first, options)?;
+        ensure!(!inputs.is_empty(), Invalid, "nothing to import: name files");
+        let Detection { mut schema, because, warning } = detected(inputs, options)?;
         if options.key.is_some() {
             schema.key.clone_from(&options.key);
         }
@@ -228,18 +226,25 @@ impl InputSplit {
     }
 }
 
-/// The schema of an input by the start of its first file.
-fn detected(first: &Path, options: &Options) -> Result<Detection> {
+/// The schema of an input by the starts of its first files.
+fn detected(inputs: &[PathBuf], options: &Options) -> Result<Detection> {
     if options.format == Some(Format::Files) {
         let schema = Schema::new(Format::Files);
         return Ok(Detection { schema, because: "as given".to_owned(), warning: None });
     }
-    let file = text::open_plain(first)?;
-    let sample = start::Sample::read(|len, bytes| {
-        *bytes = text::begin_of(&file, len)?;
-        Ok(())
-    })?;
-    start::detect(&sample, first, &options.hints(), &options.orders)
+    let mut starts = Starts::default();
+    for path in inputs {
+        if !starts.is_short() {
+            break;
+        }
+        let file = text::open_plain(path)?;
+        let sample = Sample::read(|len, bytes| {
+            *bytes = text::begin_of(&file, len)?;
+            Ok(())
+        })?;
+        starts.add(path, sample);
+    }
+    starts.detect(&options.hints(), &options.orders)
 }
 
 /// The records of a part.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use shard::record::{BYTE_ORDER_MARK, Format, Schema};
 
 use crate::error::{Context as _, Error, Result, ensure};
-use crate::start::{HEADER_BYTES_MAX, read_header, require_same};
+use crate::start::{HEADER_BYTES_MAX, follow_end, is_left_out, read_header, separator};
 
 /// One input file of a split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,20 +75,10 @@ pub(super) fn positions(files: &[InputFile], format: Format) -> Option<Vec<u64>>
 ///
 /// If one cannot be read from any position (standard input, pipes, compressed files), or has another header than the first.
 pub(super) fn input_files(inputs: &[PathBuf], schema: &Schema) -> Result<Vec<InputFile>> {
-    let header = match (schema.format, inputs.first()) {
-        (Format::Csv { header: true, .. }, Some(first)) => header_of(first, schema.format)?,
-        _ => None,
-    };
     let mut files = Vec::with_capacity(inputs.len());
-    for (at, path) in inputs.iter().enumerate() {
-        let mut file = input_file(path, schema.format)?;
-        if at > 0 && schema.format != Format::Files {
-            file.skipped = skipped(path, schema.format, header.as_deref())?;
-        }
-        if file.bytes == file.skipped {
-            file.separator.clear();
-        }
-        files.push(file);
+    let mut before = Before::default();
+    for path in inputs {
+        files.push(input_file(path, schema.format, &mut before)?);
     }
     // Nothing follows the last.
     if let Some(last) = files.last_mut() {
@@ -97,8 +87,17 @@ pub(super) fn input_files(inputs: &[PathBuf], schema: &Schema) -> Result<Vec<Inp
     Ok(files)
 }
 
-/// One of the files, of which nothing is left out.
-fn input_file(path: &Path, format: Format) -> Result<InputFile> {
+/// What the files before one have.
+#[derive(Default)]
+struct Before {
+    /// The names in the header of the first that has one, if this is a table with headers.
+    header: Option<Vec<String>>,
+    /// The last two bytes of the text.
+    end: Vec<u8>,
+}
+
+/// One of the files, behind others.
+fn input_file(path: &Path, format: Format, before: &mut Before) -> Result<InputFile> {
     let shown = path.display();
     let file = open_plain(path)?;
     let mut found = InputFile {
@@ -111,33 +110,29 @@ fn input_file(path: &Path, format: Format) -> Result<InputFile> {
     if format == Format::Files {
         return Ok(found);
     }
-    if found.bytes > found.skipped {
-        found.separator = separator(&end_of(&file, found.bytes)?, format).to_owned();
-    }
+    found.skipped = skipped(&file, &found.name, format, before)?;
+    follow_end(&mut before.end, &end_of(&file, found.bytes, found.skipped)?);
+    found.separator = separator(&before.end, format).to_owned();
+    follow_end(&mut before.end, found.separator.as_bytes());
     Ok(found)
 }
 
-/// The bytes that are left out at the start of a file after the first: a byte-order mark, and a header with the names of the
-/// first file's, if that has one.
-fn skipped(path: &Path, format: Format, names: Option<&[String]>) -> Result<u64> {
-    let len = if names.is_some() { HEADER_BYTES_MAX } else { BYTE_ORDER_MARK.len() };
-    let begin = begin_of(&open_plain(path)?, len)?;
-    let mut rest = begin.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&begin);
-    let mark = begin.len() - rest.len();
-    let Some(names) = names else { return Ok(mark as u64) };
-    let own = read_header(format, &mut rest)?;
-    require_same(names, &own, &path.display().to_string())?;
-    Ok((mark + own.bytes.len()) as u64)
-}
-
-/// The separator that a file lacks, by its last two bytes.
-fn separator(end: &[u8], format: Format) -> &'static str {
-    match (end.ends_with(b"\n"), format) {
-        (false, Format::Stanzas) => "\n\n",
-        (true, Format::Stanzas) if end != b"\n\n" => "\n",
-        (false, _) => "\n",
-        (true, _) => "",
+/// The bytes that are left out at the start of a file: a byte-order mark behind other bytes, and a header that an earlier file has.
+fn skipped(file: &File, shown: &str, format: Format, before: &mut Before) -> Result<u64> {
+    let has_headers = matches!(format, Format::Csv { header: true, .. });
+    let len = if has_headers { HEADER_BYTES_MAX } else { BYTE_ORDER_MARK.len() };
+    let begin = begin_of(file, len)?;
+    let mut rest = &begin[..];
+    if !before.end.is_empty() {
+        rest = rest.strip_prefix(BYTE_ORDER_MARK).unwrap_or(rest);
     }
+    let mark = begin.len() - rest.len();
+    if !has_headers {
+        return Ok(mark as u64);
+    }
+    let own = read_header(format, &mut rest)?;
+    let is_left_out = is_left_out(&mut before.header, &own, shown)?;
+    Ok(if is_left_out { mark + own.bytes.len() } else { mark } as u64)
 }
 
 /// Opens a file that can be read from any position.
@@ -182,18 +177,12 @@ pub(super) fn begin_of(file: &File, len: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The last two bytes of a file.
-fn end_of(file: &File, bytes: u64) -> Result<Vec<u8>> {
-    let mut end = vec![0; bytes.min(2) as usize];
-    file.read_exact_at(&mut end, bytes.saturating_sub(2))?;
+/// The last two bytes of a file, of those behind what is left out.
+fn end_of(file: &File, bytes: u64, skipped: u64) -> Result<Vec<u8>> {
+    let from = bytes.saturating_sub(2).max(skipped);
+    let mut end = vec![0; bytes.saturating_sub(from) as usize];
+    file.read_exact_at(&mut end, from)?;
     Ok(end)
-}
-
-/// The names in the header of the first file, if it has one.
-fn header_of(first: &Path, format: Format) -> Result<Option<Vec<String>>> {
-    let begin = begin_of(&open_plain(first)?, HEADER_BYTES_MAX)?;
-    let mut begin = begin.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&begin);
-    Ok(read_header(format, &mut begin)?.names)
 }
 
 /// A reader of the text.
