@@ -115,7 +115,7 @@ impl Served {
             }),
             Action::Changed { token, result } => {
                 if let Some(change) = state.changes.remove(&token) {
-                    let _ = change.done.send(result.map_err(|why| self.message(why)));
+                    let _ = change.done.send(result.map_err(|why| self.change_error(why)));
                 }
             }
             Action::Refreshed { token, result } => {
@@ -471,6 +471,14 @@ impl Served {
         Ok(())
     }
 
+    /// Why a change has failed.
+    fn change_error(&self, why: Why<Reason>) -> Error {
+        match why {
+            Why::Replaced => Error::Replaced,
+            why => Error::Unwritten(self.message(why)),
+        }
+    }
+
     /// What a caller is told.
     fn message(&self, why: Why<Reason>) -> String {
         let unknown = "it is not known whether the change was written; check before you try again";
@@ -480,9 +488,7 @@ impl Served {
             Why::Unknown(None) => unknown.to_owned(),
             Why::Changing => "it changes faster than it can be read".to_owned(),
             Why::NoDataset => format!("there is no dataset {}", self.name),
-            Why::Replaced => {
-                "the dataset was replaced meanwhile; nothing of the new one was changed".to_owned()
-            }
+            Why::Replaced => Error::Replaced.to_string(),
             Why::Contended => format!(
                 "other processes changed the dataset during all {} attempts; try again",
                 SETTINGS.tries

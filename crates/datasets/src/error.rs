@@ -29,6 +29,11 @@ pub enum Error {
     /// A change was not written, or it is not known whether it was: the message says which.
     #[error("{0}")]
     Unwritten(String),
+    /// Another dataset has the name now, of which nothing was changed.
+    #[error(
+        "the dataset was replaced meanwhile; nothing of the new one was changed: try again, with ids of the new one"
+    )]
+    Replaced,
     /// What another caller was told of the same work, which is done once for all of them.
     #[error("{0}")]
     Shared(String),

@@ -499,7 +499,7 @@ fn changed(done: Result<Done>, mut seen: RequestRecord) -> HttpResult {
             Ok(json_reply(StatusCode::OK, &done, Some(seen)))
         }
         Err(error) => {
-            let problem = if matches!(error, Error::Unwritten(_)) {
+            let problem = if matches!(error, Error::Unwritten(_) | Error::Replaced) {
                 unavailable(&error)
             } else {
                 bad(&error)

@@ -196,6 +196,21 @@ impl Served {
     /// If a record is invalid in the dataset's format. [`Error::Unwritten`] if the origin fails: its
     /// message says whether the records may have been appended.
     pub async fn append(self: &Arc<Self>, bytes: &[u8], room: Option<Reserved>) -> Result<Changed> {
+        let room = room.map(Arc::new);
+        match self.append_once(bytes, room.clone()).await {
+            // Whoever replaced the dataset tells no process, so that this one has learned it only now: the records are for
+            // the dataset that has the name.
+            Err(Error::Replaced) => self.append_once(bytes, room).await,
+            done => done,
+        }
+    }
+
+    /// Appends to the dataset of the current view.
+    async fn append_once(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        room: Option<Arc<Reserved>>,
+    ) -> Result<Changed> {
         let view = self.require_view()?;
         let records = split(view.dataset.schema(), bytes)?;
         self.change(&view, records.into_iter().map(Entry::Append).collect(), room).await
@@ -205,7 +220,8 @@ impl Served {
     ///
     /// # Errors
     ///
-    /// If an id was never assigned, or those of [`append`](Self::append).
+    /// If an id was never assigned, or those of [`append`](Self::append). [`Error::Replaced`] if another dataset has the name
+    /// now, which has the ids for other records.
     pub async fn delete(
         self: &Arc<Self>,
         ids: impl IntoIterator<Item = u64>,
@@ -225,7 +241,7 @@ impl Served {
         }
         let deleted = view.dataset.deleted();
         let there = ids.into_iter().filter(|id| !deleted.contains(id));
-        self.change(&view, there.map(Entry::Delete).collect(), room).await
+        self.change(&view, there.map(Entry::Delete).collect(), room.map(Arc::new)).await
     }
 
     pub(crate) fn require_view(&self) -> Result<Arc<View>> {
@@ -236,7 +252,7 @@ impl Served {
         self: &Arc<Self>,
         view: &View,
         entries: Vec<Entry>,
-        room: Option<Reserved>,
+        room: Option<Arc<Reserved>>,
     ) -> Result<Changed> {
         if entries.is_empty() {
             let dataset = &view.dataset;
@@ -269,8 +285,7 @@ impl Served {
             self.tell(&mut state, event);
         }
         let stopping = "it is not known whether the change was written: the server is stopping";
-        let told = told.await.unwrap_or_else(|_| Err(stopping.to_owned()));
-        told.map_err(Error::Unwritten)
+        told.await.unwrap_or_else(|_| Err(Error::Unwritten(stopping.to_owned())))
     }
 
     /// Seals the log into a new shard. Returns whether there was anything to seal.

@@ -37,7 +37,12 @@ fn process(origin: &Arc<dyn Origin>, copies: &Path) -> Arc<Served> {
 
 /// Puts an empty dataset of lines into the origin.
 async fn empty(origin: &Arc<dyn Origin>) {
-    let manifest = Manifest::new(Schema::new(Format::Lines));
+    of_format(origin, Format::Lines).await;
+}
+
+/// Puts an empty dataset into the origin.
+async fn of_format(origin: &Arc<dyn Origin>, format: Format) {
+    let manifest = Manifest::new(Schema::new(format));
     let text = Bytes::from(manifest.encode().unwrap());
     let mut body = SingleChunk::new(text);
     let key = key_of_manifest("d");
@@ -151,21 +156,36 @@ async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
     assert_eq!(all_of(&fast), all_of(&slow));
 }
 
+/// `push --replace` tells no process. Records are appended to the dataset that has the name; ids are those of the dataset before.
 #[tokio::test]
-async fn a_change_is_of_the_dataset_that_it_was_checked_against() {
+async fn an_append_is_to_the_dataset_that_replaced_another_and_a_delete_is_not() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\n", None).await.unwrap();
     // Replace the dataset by an empty one, which this process does not know yet.
     empty(&origin).await;
-    for error in [served.append(b"three\n", None).await, served.delete([1], None).await] {
-        let error = format!("{:#}", error.unwrap_err());
-        assert!(error.contains("replaced") || error.contains("no record 1"), "{error}");
-    }
-    served.refresh().await.unwrap();
+    assert_eq!(served.append(b"three\n", None).await.unwrap().first_id, 0);
+    let there = BTreeMap::from([(0, "three\n".to_owned())]);
+    assert_eq!(all_of(&served), there);
+    assert_eq!(all_of(&*open(&origin, folder.path(), "b").await), there);
+    empty(&origin).await;
+    let refused = served.delete([0], None).await.unwrap_err();
+    assert!(matches!(refused, super::Error::Replaced), "{refused}");
     assert!(all_of(&served).is_empty());
-    assert_eq!(served.append(b"four\n", None).await.unwrap().first_id, 0);
-    assert_eq!(all_of(&*open(&origin, folder.path(), "b").await).len(), 1);
+    let none = served.delete([0], None).await.unwrap_err();
+    assert!(none.to_string().contains("no record 0"), "{none}");
+}
+
+/// Records are read in the format of the dataset that replaced another.
+#[tokio::test]
+async fn an_append_is_checked_against_the_dataset_that_replaced_another() {
+    let (folder, origin) = origin().await;
+    let served = open(&origin, folder.path(), "a").await;
+    served.append(b"one\n", None).await.unwrap();
+    of_format(&origin, Format::JsonLines).await;
+    let refused = served.append(b"two\n", None).await.unwrap_err();
+    assert!(with_causes(&refused).contains("not JSON"), "{refused}");
+    assert_eq!(served.append(b"{}\n", None).await.unwrap().first_id, 0);
 }
 
 /// An origin that fails on demand: before anything is staged, or after the commit has succeeded.

@@ -34,10 +34,10 @@ pub const SETTINGS: Settings = Settings {
 pub struct Change {
     /// Its records and deletions.
     pub entries: Arc<Vec<Entry>>,
-    /// The change's share of the memory for appends, released when the change has ended.
-    pub _room: Option<Reserved>,
+    /// The change's share of the memory for appends, released when the change has ended and is not tried again.
+    pub _room: Option<Arc<Reserved>>,
     /// Where its result goes.
-    pub done: oneshot::Sender<Result<Changed, String>>,
+    pub done: oneshot::Sender<Result<Changed>>,
 }
 
 /// A log that is being sealed.
