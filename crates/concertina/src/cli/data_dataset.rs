@@ -32,9 +32,11 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// A dataset of the folder comes before a file of the same name: its own input may lie beside it.
     fn path(&self) -> PathBuf {
+        let as_dataset = self.folder.join(&self.name);
         let as_file = Path::new(&self.name);
-        if as_file.is_file() { as_file.to_owned() } else { self.folder.join(&self.name) }
+        if as_file.is_file() && !as_dataset.is_dir() { as_file.to_owned() } else { as_dataset }
     }
 
     pub(super) fn open(&self) -> anyhow::Result<Dataset> {
@@ -47,12 +49,18 @@ impl Local {
         Writer::open(&path).with_context(|| self.missing(&path))
     }
 
+    /// What could not be opened.
     fn missing(&self, path: &Path) -> String {
-        if path.exists() {
-            return format!("dataset {}", self.name);
+        let (name, folder) = (&self.name, self.folder.display());
+        if path.is_dir() {
+            return format!("dataset {name}");
         }
-        let folder = self.folder.display();
-        format!("there is no dataset {} in {folder} (concertina data list; --folder)", self.name)
+        let missing =
+            format!("there is no dataset {name} in {folder} (concertina data list; --folder)");
+        if path.is_file() {
+            return format!("{missing}, and the file {name} cannot be used in its place");
+        }
+        missing
     }
 }
 
@@ -60,5 +68,34 @@ impl DatasetArgs {
     /// The dataset on a server, if a server was named.
     pub(super) fn served_on<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
         server.as_ref().map(|server| Served::new(server, &self.local.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that was imported under its own name lies where the command runs. Tests run beside `Cargo.toml`.
+    #[test]
+    fn a_file_does_not_hide_the_dataset_of_its_name() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("datasets");
+        let (input, name) = (place.path().join("input"), "Cargo.toml");
+        std::fs::write(&input, "a\nb\n").unwrap();
+        let options = dataset::Options::default();
+        dataset::import(&folder, name, &[input], &options, &mut |_| ()).unwrap();
+        let local = |name: &str, folder: &Path| Local {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            json: false,
+        };
+        assert_eq!(local(name, &folder).open().unwrap().end_id(), 2);
+        assert_eq!(local(name, &folder).write().unwrap().dataset().end_id(), 2);
+        let shard = folder.join(name).join("000001.shard");
+        assert_eq!(local(shard.to_str().unwrap(), place.path()).open().unwrap().end_id(), 2);
+        let error = local(name, place.path()).open().err().unwrap();
+        let text = format!("{error:#}");
+        assert!(text.contains("there is no dataset Cargo.toml in "), "{text}");
+        assert!(text.contains("the file Cargo.toml cannot be used"), "{text}");
     }
 }
