@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ::shard::Text as _;
 use ::shard::index::Options;
 use ::shard::query::{Limits, Page as Wanted, Query};
-use ::shard::record::detect::{Detection, Hints};
-use ::shard::record::{Format, Schema};
+use ::shard::record::detect::{Detection, Header, Hints};
+use ::shard::record::{Format, Sample, Schema};
 use anyhow::{Context, anyhow, bail};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -17,9 +17,6 @@ use pyo3::types::PyBytes;
 use crate::array::{BytesLike, Integers, whole_number};
 use crate::error::{exception, invalid};
 use crate::work::unlocked;
-
-/// Bytes of a text from which its format is detected.
-const SAMPLE_BYTES: usize = 1 << 20;
 
 /// An open shard; `None` after it was closed.
 type Opened = Mutex<Option<Arc<::shard::Shard>>>;
@@ -62,9 +59,10 @@ struct BuildOptions {
 
 /// The bytes of a shard of a text.
 fn build(text: &[u8], options: &BuildOptions) -> anyhow::Result<Vec<u8>> {
-    let sample = &text[..text.len().min(SAMPLE_BYTES)];
-    let hints = Hints { format: options.format, ..Hints::default() };
-    let Detection { mut schema, .. } = Schema::detect_with(sample, &hints)?;
+    // As an import does: a format says what the records are, and not whether a table has a header.
+    let hints = Hints { format: options.format, header: Header::Detect, columns: Vec::new() };
+    let sample = Sample::of_text(text);
+    let Detection { mut schema, .. } = Schema::detect_with(&sample.records(), &hints)?;
     if options.key.is_some() {
         schema.key.clone_from(&options.key);
     }

@@ -230,6 +230,19 @@ def test_data_frames_take_the_tables_of_a_run(program: Program, tmp_path: Path) 
             call()
 
 
+def test_a_format_says_nothing_of_a_header() -> None:
+    """`--format csv` of the command looks for a header and for the delimiter, and so does `format="csv"`."""
+    for text, attributes, records in (
+        ("1,2\n3,4\n", ["column1", "column2"], 2),
+        ("x;y\n1;2\n3;4\n", ["x", "y"], 2),
+        ("a,b\n1,2\n", ["a", "b"], 1),
+    ):
+        shard = concertina.Shard.build(text, format="csv")
+        assert (shard.attributes, len(shard)) == (attributes, records), text
+    # The last row of a whole input is complete without a line end.
+    assert concertina.Shard.build("1,2\n3,4").format == "csv"
+
+
 def test_a_shard_in_memory_and_in_a_file(tmp_path: Path) -> None:
     text = b"name,size\ned,90\nnano,2900\nnvi,1500\n"
     with concertina.Shard.build(text, order=["size"]) as shard:

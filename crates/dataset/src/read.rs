@@ -5,11 +5,11 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use record::compressed::decompressed;
-use shard::record::{BYTE_ORDER_MARK, Format};
+use shard::record::{BYTE_ORDER_MARK, Format, Sample};
 
 use super::error::{Context as _, Result, ensure};
 use super::memory::{Counts, Plan, SEPARATOR_BYTES};
-use super::start::{Sample, Starts, follow_end, is_left_out, read_header, separator};
+use super::start::{Starts, follow_end, is_left_out, read_header, separator};
 
 /// The number of bytes read before their lines are counted.
 const PIECE_BYTES: usize = 256 << 10;
@@ -63,8 +63,7 @@ impl Begun {
             let sample = Sample::read(|len, bytes| {
                 let missing = (len - bytes.len()) as u64;
                 let read = reader.by_ref().take(missing).read_to_end(bytes);
-                read.context(|| format!("cannot read {}", path.display()))?;
-                Ok(())
+                read.context(|| format!("cannot read {}", path.display())).map(|_| ())
             })?;
             // What was read to its end needs no open file.
             begun.rest.push(if sample.is_whole { Box::new(io::empty()) } else { reader });

@@ -1,68 +1,17 @@
-//! The start of an input: how much of it is looked at, the format found there, and the headers of tables.
+//! The start of an input: which files of it are looked at, the format found there, and the headers of tables.
 
-use std::borrow::Cow;
 use std::io::{self, BufRead, Read as _};
 use std::path::{Path, PathBuf};
 
 use shard::record::detect::{Detection, Hints};
-use shard::record::{Format, RECORD_BYTES_MAX, Schema};
+use shard::record::{Format, Sample, Schema};
 
 use super::error::{Context as _, Result, ensure};
 
-/// The bytes from which the format is detected, unless records are long.
-const SAMPLE_BYTES: usize = 1 << 20;
-/// The most that is read to detect the format: the longest record and some others.
-const SAMPLE_BYTES_MAX: usize = RECORD_BYTES_MAX + SAMPLE_BYTES;
-/// Line ends in a sample that shows more than one record of most inputs.
-const LINES_MIN: usize = 16;
+/// The bytes of files with a single line that are looked at, and kept meanwhile.
+const KEPT_BYTES_MAX: usize = 1 << 20;
 /// The longest header of a table, bytes.
 pub(super) const HEADER_BYTES_MAX: usize = 1 << 20;
-
-/// The start of an input.
-#[derive(Default)]
-pub(super) struct Sample {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// Whether these are all of the input.
-    pub is_whole: bool,
-}
-
-impl Sample {
-    /// Reads until there are enough lines to show records. `read` makes the bytes longer, up to the length that it is given
-    /// or somewhat less, and leaves them as they are at the end of the input.
-    ///
-    /// # Errors
-    ///
-    /// Those of `read`.
-    pub fn read(mut read: impl FnMut(usize, &mut Vec<u8>) -> Result<()>) -> Result<Sample> {
-        let mut sample = Sample::default();
-        while let Some(len) = longer_sample(&sample.bytes) {
-            let before = sample.bytes.len();
-            read(len, &mut sample.bytes)?;
-            if sample.bytes.len() == before {
-                sample.is_whole = true;
-                break;
-            }
-        }
-        Ok(sample)
-    }
-
-    /// The bytes, of which the last record is complete if it is the input's last: a file of two rows need not end its second.
-    fn records(&self) -> Cow<'_, [u8]> {
-        // A carriage return at the end would become a line end of another kind.
-        let has_end = matches!(self.bytes.last(), None | Some(b'\n' | b'\r'));
-        if self.is_whole && !has_end {
-            return Cow::Owned([&self.bytes[..], b"\n"].concat());
-        }
-        Cow::Borrowed(&self.bytes)
-    }
-
-    /// The lines that are not blank, up to two.
-    fn lines(&self) -> usize {
-        let lines = self.bytes.split(|byte| *byte == b'\n');
-        lines.filter(|line| !line.trim_ascii().is_empty()).take(2).count()
-    }
-}
 
 /// The starts of the first files of an input: up to one that has more than a line. A file without records, or with a header
 /// alone, shows no format.
@@ -83,7 +32,7 @@ impl Starts {
     /// Whether another file should be looked at, if there is one. Its start is kept in memory.
     pub fn is_short(&self) -> bool {
         let bytes: usize = self.all.iter().map(|start| start.sample.bytes.len()).sum();
-        bytes < SAMPLE_BYTES && self.all.iter().all(|start| start.sample.lines() < 2)
+        bytes < KEPT_BYTES_MAX && self.all.iter().all(|start| lines(&start.sample) < 2)
     }
 
     /// Adds the start of the next file.
@@ -104,19 +53,17 @@ impl Starts {
     pub fn detect(&self, hints: &Hints, orders: &[String]) -> Result<Detection> {
         let none = FileStart { path: PathBuf::from("-"), sample: Sample::default() };
         // The last of equals is the greatest: in reverse it is the first.
-        let start = self.all.iter().rev().max_by_key(|start| start.sample.lines());
+        let start = self.all.iter().rev().max_by_key(|start| lines(&start.sample));
         let start = start.unwrap_or(&none);
         let found = detect(&start.sample, &start.path, hints, orders);
         if self.all.len() > 1 { found.context(|| start.path.display().to_string()) } else { found }
     }
 }
 
-/// How long the next sample should be, if this one holds too few lines to show records: `None` once it is enough.
-fn longer_sample(sample: &[u8]) -> Option<usize> {
-    let mut ends = sample.iter().filter(|byte| **byte == b'\n');
-    let is_enough = ends.nth(LINES_MIN - 1).is_some();
-    (!is_enough && sample.len() < SAMPLE_BYTES_MAX)
-        .then(|| (4 * sample.len()).clamp(SAMPLE_BYTES, SAMPLE_BYTES_MAX))
+/// The lines that are not blank, up to two.
+fn lines(sample: &Sample) -> usize {
+    let lines = sample.bytes.split(|byte| *byte == b'\n');
+    lines.filter(|line| !line.trim_ascii().is_empty()).take(2).count()
 }
 
 /// The schema of an input by the start of a file.
@@ -229,16 +176,6 @@ pub(super) struct Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_sample_grows_until_it_shows_records() {
-        assert_eq!(longer_sample(b""), Some(SAMPLE_BYTES));
-        assert_eq!(longer_sample("a\n".repeat(LINES_MIN).as_bytes()), None);
-        let mut long = vec![b'a'; 2 * SAMPLE_BYTES];
-        assert_eq!(longer_sample(&long), Some(8 * SAMPLE_BYTES));
-        long.resize(SAMPLE_BYTES_MAX, b'a');
-        assert_eq!(longer_sample(&long), None);
-    }
 
     #[test]
     fn names_that_promise_a_table_are_warned_of() {

@@ -100,11 +100,10 @@ impl RecordArgs {
     pub(super) fn options(&self) -> dataset::Options {
         dataset::Options {
             format: self.format,
-            header: match (self.header, self.format) {
-                (Some(true), _) => Header::Yes,
-                (Some(false), _) => Header::No,
-                (None, Some(Format::Csv { .. })) => Header::Detect,
-                (None, _) => Header::Given,
+            header: match self.header {
+                Some(true) => Header::Yes,
+                Some(false) => Header::No,
+                None => Header::Detect,
             },
             columns: self.columns.clone(),
             key: self.key.clone(),

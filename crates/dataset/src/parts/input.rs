@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use shard::index::{self, Progress};
 use shard::record::detect::Detection;
-use shard::record::{Format, RECORD_BYTES_MAX, Schema};
+use shard::record::{Format, RECORD_BYTES_MAX, Sample, Schema};
 
 use super::cut;
 use super::names::{BYTES_MAX, FILE, VERSION};
@@ -16,7 +16,7 @@ use crate::error::{Context as _, Error, Result, ensure};
 use crate::import::{Build, Step, without_header};
 use crate::memory::{Counts, SEPARATOR_BYTES};
 use crate::options::Options;
-use crate::start::{Sample, Starts};
+use crate::start::Starts;
 
 /// An input that is split.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,7 +240,7 @@ fn detected(inputs: &[PathBuf], options: &Options) -> Result<Detection> {
         let file = text::open_plain(path)?;
         let sample = Sample::read(|len, bytes| {
             *bytes = text::begin_of(&file, len)?;
-            Ok(())
+            Ok::<(), Error>(())
         })?;
         starts.add(path, sample);
     }
