@@ -171,11 +171,7 @@ pub(super) fn fill(
         return fill_files(folder, inputs, options, plan, tell);
     }
     let begun = Begun::open(inputs)?;
-    let Detection { mut schema, because, warning } =
-        begun.starts.detect(&options.hints(), &options.orders)?;
-    if options.key.is_some() {
-        schema.key.clone_from(&options.key);
-    }
+    let Detection { schema, because, warning } = begun.starts.detect(options)?;
     let mut input = begun.join(schema.format)?;
     let mut buffer = Vec::new();
     plan.follow(schema.format);

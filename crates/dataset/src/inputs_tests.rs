@@ -98,3 +98,27 @@ fn a_row_that_goes_on_behind_a_shards_end_is_whole() {
         assert_eq!((made.records, made.bad), (100, 0), "{shard_bytes} B: {:?}", made.first_bad);
     }
 }
+
+/// A misspelt key or order of JSON, whose records may have any attribute, is a warning.
+#[test]
+fn a_key_and_an_order_that_no_record_has_are_warned_of() {
+    let json = "{\"a\":1,\"b\":\"x\"}\n{\"a\":2,\"b\":\"y\"}\n";
+    let table = "a,b\n1,x\n2,y\n";
+    let stanzas = "a: 1\nb: x\n\na: 2\nb: y\n";
+    let warning = |text: &str, key: Option<&str>, order: Option<&str>| {
+        let (folder, paths) = files(&[text]);
+        let (key, orders) =
+            (key.map(str::to_owned), order.map(str::to_owned).into_iter().collect());
+        let options = Options { key, orders, ..options() };
+        import(folder.path(), "d", &paths, &options, &mut |_| ()).unwrap().warning
+    };
+    for text in [json, stanzas] {
+        let said = warning(text, Some("zz"), Some("ww")).unwrap();
+        assert!(said.contains("has \"zz\" (--key)"), "{said}");
+        assert!(said.contains("none of the records at its start has a number as \"ww\""), "{said}");
+    }
+    for text in [json, stanzas, table] {
+        assert_eq!(warning(text, Some("b"), Some("a")), None);
+        assert!(warning(text, None, Some("b")).unwrap().contains("a number as \"b\""));
+    }
+}

@@ -3,10 +3,11 @@
 use std::io::{self, BufRead, Read as _};
 use std::path::{Path, PathBuf};
 
-use shard::record::detect::{Detection, Hints};
-use shard::record::{Format, Sample, Schema};
+use shard::record::detect::Detection;
+use shard::record::{BYTE_ORDER_MARK, Format, Number, Sample, Schema};
 
 use super::error::{Context as _, Result, ensure};
+use super::options::Options;
 
 /// The bytes of files with a single line that are looked at, and kept meanwhile.
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -45,17 +46,17 @@ impl Starts {
         self.all
     }
 
-    /// The schema, by the first file of those with the most to see; `orders` are the attributes to order by.
+    /// The schema with its key, by the first file of those with the most to see.
     ///
     /// # Errors
     ///
     /// If the format would be a guess, or the options contradict the sample.
-    pub fn detect(&self, hints: &Hints, orders: &[String]) -> Result<Detection> {
+    pub fn detect(&self, options: &Options) -> Result<Detection> {
         let none = FileStart { path: PathBuf::from("-"), sample: Sample::default() };
         // The last of equals is the greatest: in reverse it is the first.
         let start = self.all.iter().rev().max_by_key(|start| lines(&start.sample));
         let start = start.unwrap_or(&none);
-        let found = detect(&start.sample, &start.path, hints, orders);
+        let found = detect(&start.sample, &start.path, options);
         if self.all.len() > 1 { found.context(|| start.path.display().to_string()) } else { found }
     }
 }
@@ -67,10 +68,11 @@ fn lines(sample: &Sample) -> usize {
 }
 
 /// The schema of an input by the start of a file.
-fn detect(sample: &Sample, path: &Path, hints: &Hints, orders: &[String]) -> Result<Detection> {
-    let mut found = Schema::detect_with(&sample.records(), hints)?;
+fn detect(sample: &Sample, path: &Path, options: &Options) -> Result<Detection> {
+    let records = sample.records();
+    let mut found = Schema::detect_with(&records, &options.hints())?;
     let names = &found.schema.names;
-    if let Some(order) = orders.iter().find(|order| !names.contains(order)) {
+    if let Some(order) = options.orders.iter().find(|order| !names.contains(order)) {
         ensure!(
             !found.schema.is_closed(),
             Invalid,
@@ -78,10 +80,47 @@ fn detect(sample: &Sample, path: &Path, hints: &Hints, orders: &[String]) -> Res
             names.join(", ")
         );
     }
-    if found.schema.format == Format::Lines && hints.format.is_none() && found.warning.is_none() {
-        found.warning = table_by_name(path);
+    let (schema, warning) = (&mut found.schema, found.warning.take());
+    if options.key.is_some() {
+        schema.key.clone_from(&options.key);
     }
+    let is_guess = schema.format == Format::Lines && options.format.is_none();
+    let by_name = if is_guess && warning.is_none() { table_by_name(path) } else { None };
+    let warnings: Vec<String> = warning
+        .into_iter()
+        .chain(by_name)
+        .chain(missing_attributes(schema, &records, options))
+        .collect();
+    found.warning = (!warnings.is_empty()).then(|| warnings.join("; "));
     Ok(found)
+}
+
+/// What to say of attributes that are given and that none of the records has, or has as a number where numbers are ordered. It may
+/// be in later ones.
+fn missing_attributes(schema: &Schema, text: &[u8], options: &Options) -> Vec<String> {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let is_number = |value: &[u8]| Number::parse(value).is_some();
+    let key = options.key.iter().filter(|key| !has_value(schema, text, key, |_| true));
+    let key = key.map(|key| format!("none of the records at its start has {key:?} (--key)"));
+    let orders = options.orders.iter().filter(|order| !has_value(schema, text, order, is_number));
+    let orders = orders.map(|order| {
+        format!("none of the records at its start has a number as {order:?} (--order)")
+    });
+    if text.is_empty() { Vec::new() } else { key.chain(orders).collect() }
+}
+
+/// Whether a record of a text has a value of an attribute that is as wanted.
+fn has_value(schema: &Schema, text: &[u8], name: &str, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
+    let mut rest = text;
+    while let Some(len) = schema.record_len(rest, true) {
+        let (record, after) = rest.split_at(len);
+        let fields = schema.fields(record).unwrap_or_default();
+        if fields.iter().any(|field| field.name == name && is_wanted(&field.value)) {
+            return true;
+        }
+        rest = after;
+    }
+    false
 }
 
 /// What to say of an input with the format `lines` whose name promises another one.

@@ -47,10 +47,7 @@ impl InputSplit {
         tell: &mut dyn FnMut(Step),
     ) -> Result<InputSplit> {
         ensure!(!inputs.is_empty(), Invalid, "nothing to import: name files");
-        let Detection { mut schema, because, warning } = detected(inputs, options)?;
-        if options.key.is_some() {
-            schema.key.clone_from(&options.key);
-        }
+        let Detection { schema, because, warning } = detected(inputs, options)?;
         let mut split = InputSplit {
             version: VERSION,
             id: format!("{:016x}", rand::random::<u64>()),
@@ -244,7 +241,7 @@ fn detected(inputs: &[PathBuf], options: &Options) -> Result<Detection> {
         })?;
         starts.add(path, sample);
     }
-    starts.detect(&options.hints(), &options.orders)
+    starts.detect(options)
 }
 
 /// The records of a part.
