@@ -2,7 +2,7 @@
 //! body; and bodies of limited length.
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
@@ -29,7 +29,7 @@ pub fn is_posted_question(method: &Method, rest: &str) -> bool {
 ///
 /// # Errors
 ///
-/// If the body is too long, not UTF-8, or does not come in time.
+/// If a POST has parameters in its address; if the body is too long, not UTF-8, or does not come in time.
 pub async fn question_text(
     rest: &str,
     request: Request<Incoming>,
@@ -40,6 +40,7 @@ pub async fn question_text(
         let query = request.uri().query().unwrap_or("").to_owned();
         return Ok(QuestionText { rest, query });
     }
+    require_bare(request.uri())?;
     let body = gather(
         request.into_body(),
         pace,
@@ -51,6 +52,15 @@ pub async fn question_text(
         Problem::new(StatusCode::BAD_REQUEST, what)
     })?;
     Ok(QuestionText { rest, query: query.trim_end().to_owned() })
+}
+
+/// Checks that the address of a POST, whose parameters are its body, has none: of two queries one would be left out.
+fn require_bare(address: &Uri) -> Result<(), Problem> {
+    if address.query().is_none_or(str::is_empty) {
+        return Ok(());
+    }
+    let what = "a POST has its parameters in the body; its address has some, too: send all in the body, or use GET";
+    Err(Problem::new(StatusCode::BAD_REQUEST, what))
 }
 
 /// How much of a body is taken.
@@ -84,5 +94,19 @@ pub(crate) async fn gather(
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what));
         }
         all.extend_from_slice(&piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_post_has_its_parameters_in_one_place() {
+        for (address, is_bare) in
+            [("/d/count", true), ("/d/count?", true), ("/d/count?query=a", false)]
+        {
+            assert_eq!(require_bare(&address.parse().unwrap()).is_ok(), is_bare, "{address}");
+        }
     }
 }
