@@ -108,16 +108,8 @@ pub fn build(
     );
     let Some(number) = split.shard_numbers().get(part).copied().flatten() else {
         let (input_bytes, shard_bytes) = (0, 0);
-        let bad = 0;
-        return Ok(BuiltPart {
-            part,
-            parts,
-            records: 0,
-            input_bytes,
-            shard_bytes,
-            bad,
-            was_built: true,
-        });
+        let (bad, was_built) = (0, false);
+        return Ok(BuiltPart { part, parts, records: 0, input_bytes, shard_bytes, bad, was_built });
     };
     let report = folder.join(report_file(number));
     if let Ok(there) = PartReport::read(&report, &split, part, number) {
