@@ -249,6 +249,12 @@ fn unusual_spellings_are_found() {
             }
         }
     }
+    let half = b"{\"A\":\"\\ud800\"}\n";
+    let records = build(Schema::new(Format::JsonLines), half, 1 << 20);
+    let index = naive::Text::new(half.to_vec());
+    for query in [r#"A:="\xed\xa0\x80""#, r#"A:"\xed""#, "A:"].map(query) {
+        assert_eq!(check(&query, half, &index, &records).0.len(), 1, "{query}");
+    }
 }
 
 fn test(attribute: Option<&str>, condition: Condition) -> Query {
@@ -384,8 +390,17 @@ fn joined(
     proptest::collection::vec(token, count).prop_map(|tokens| tokens.concat())
 }
 
-const KEYS: &[&str] =
-    &["\"a\"", "\"b\"", "\"\\u0061\"", "\"a/b\"", "\"a\\/b\"", "\"x.a\"", "\"é\"", "\"\""];
+const KEYS: &[&str] = &[
+    "\"a\"",
+    "\"b\"",
+    "\"\\u0061\"",
+    "\"\\ud800\"",
+    "\"a/b\"",
+    "\"a\\/b\"",
+    "\"x.a\"",
+    "\"é\"",
+    "\"\"",
+];
 const VALUES: &[&str] = &[
     "\"x\"",
     "\"xy\"",

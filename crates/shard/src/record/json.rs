@@ -68,15 +68,34 @@ fn string(quoted: &str) -> Result<Cow<'_, [u8]>, Problem> {
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inner {
         Some(inner) if !inner.contains('\\') => Ok(Cow::Borrowed(inner.as_bytes())),
-        _ => {
-            let decoded: String = serde_json::from_str(quoted).map_err(problem)?;
-            Ok(Cow::Owned(decoded.into_bytes()))
-        }
+        _ => serde_json::from_str(quoted).map(|text: Text| Cow::Owned(text.0)).map_err(problem),
     }
 }
 
 fn problem(error: serde_json::Error) -> Problem {
     Problem::Json(error.to_string())
+}
+
+/// The bytes of a string. Its grammar has halves of surrogate pairs (`\ud800`), which are no text: such a one becomes the three bytes that
+/// UTF-8 would have for its number.
+struct Text(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Decode;
+        impl Visitor<'_> for Decode {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text, E> {
+                Ok(Text(bytes.to_vec()))
+            }
+        }
+        deserializer.deserialize_bytes(Decode)
+    }
 }
 
 /// An object's members in order, including repeated names, with unparsed values.
@@ -94,8 +113,13 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
                 let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
+                while let Some((name, member)) = map.next_entry::<Text, _>()? {
+                    let name = String::from_utf8(name.0);
+                    // A name is text, whatever its escapes are.
+                    let name = name.unwrap_or_else(|name| {
+                        String::from_utf8_lossy(name.as_bytes()).into_owned()
+                    });
+                    members.push((name, member));
                 }
                 Ok(Members(members))
             }
