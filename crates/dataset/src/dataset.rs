@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shard::query::Query;
-use shard::record::Schema;
+use shard::record::{Format, Schema};
 use shard::{Shard, Text};
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
@@ -262,6 +262,21 @@ impl Dataset {
     /// The format and attributes of the records.
     pub fn schema(&self) -> &Schema {
         &self.manifest.schema
+    }
+
+    /// The names in the header that the table was imported with, where the first shard is open here. The columns have others if those
+    /// were given.
+    ///
+    /// # Errors
+    ///
+    /// Only if the shard is inconsistent.
+    pub fn header_names(&self) -> Result<Option<Vec<String>>> {
+        let first = self.parts.first().filter(|part| part.ids().start == 0);
+        let Some(part) = first else { return Ok(None) };
+        let schema = part.shard().records().schema();
+        let has_header = matches!(schema.format, Format::Csv { header: true, .. });
+        let header = if has_header { part.header()? } else { Vec::new() };
+        Ok(if header.is_empty() { None } else { schema.format.header_names(&header) })
     }
 
     /// The size and schema of the dataset.

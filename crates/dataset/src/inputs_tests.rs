@@ -42,6 +42,37 @@ fn without_header(format: Format) -> Format {
     }
 }
 
+#[test]
+fn several_files_are_one_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let check = |files: &[PathBuf], expected: &str| {
+        let options = Options { replace: true, ..options() };
+        import(folder.path(), "d", files, &options, &mut |_| ()).unwrap();
+        let dataset = Dataset::open(&folder.path().join("d")).unwrap();
+        assert_eq!(String::from_utf8(exported(&dataset)).unwrap(), expected);
+    };
+    let (a, b) = (path("a", "name,size\ned,90\n"), path("b", "name,size\nvi,91"));
+    check(&[a.clone(), b.clone(), a.clone()], "name,size\ned,90\nvi,91\ned,90\n");
+    // The same names in other quotes, with other line ends, behind a byte-order mark; a line break within a name.
+    let marked = path("marked", "\u{feff}\"name\",size\r\nvi,91\r\n");
+    check(&[a.clone(), marked], "name,size\ned,90\nvi,91\r\n");
+    let (f, g) = (path("f", "\"a\nb\",c\n1,2\n"), path("g", "\"a\nb\",c\n3,4\n"));
+    check(&[f, g], "\"a\nb\",c\n1,2\n3,4\n");
+    let (c, d) = (path("c", "A: 1\nB: 2\n\nA: 3\nB: 2\n"), path("rest", "A: 5\nB: 6\n"));
+    check(&[c, d], "A: 1\nB: 2\n\nA: 3\nB: 2\n\nA: 5\nB: 6\n");
+    let other = path("e", "size,name\n1,x\n");
+    let options = Options { replace: true, ..options() };
+    let refused = import(folder.path(), "d", &[a, other], &options, &mut |_| ()).unwrap_err();
+    assert!(with_causes(&refused).contains("header"), "{refused}");
+    // What was there still is.
+    assert!(Dataset::open(&folder.path().join("d")).is_ok());
+}
+
 /// A day without entries, a file of blank lines, and one of a header alone show no format: the next file does.
 #[test]
 fn the_first_file_with_records_shows_the_format() {
@@ -121,4 +152,21 @@ fn a_key_and_an_order_that_no_record_has_are_warned_of() {
         assert_eq!(warning(text, Some("b"), Some("a")), None);
         assert!(warning(text, None, Some("b")).unwrap().contains("a number as \"b\""));
     }
+}
+
+/// A file with a header, whose columns were given other names, is appended without it.
+#[test]
+fn the_header_of_a_table_with_given_columns_is_not_appended() {
+    let table = "x,y\n1,2\n3,4\n";
+    let (folder, paths) = files(&[table]);
+    let columns = vec!["p".to_owned(), "q".to_owned()];
+    let options = Options { columns, ..options() };
+    import(folder.path(), "d", &paths, &options, &mut |_| ()).unwrap();
+    let mut writer = Writer::open(&folder.path().join("d")).unwrap();
+    assert_eq!(writer.append(table.as_bytes()).unwrap(), 2..4);
+    assert_eq!(writer.append(b"p,q\n5,6\n").unwrap(), 4..5);
+    let refused = with_causes(&writer.append(b"y,x\n7,8\n").unwrap_err());
+    assert!(refused.contains("order p, q (x, y in its files)"), "{refused}");
+    writer.seal().unwrap();
+    assert_eq!(writer.append(table.as_bytes()).unwrap(), 5..7);
 }

@@ -90,6 +90,13 @@ impl Part {
         self.ids.all()
     }
 
+    /// What precedes its first record: the header of a table, or a byte-order mark.
+    pub(crate) fn header(&self) -> Result<Vec<u8>> {
+        let (range, mut bytes) = (self.shard.records().header(), Vec::new());
+        self.shard.index().extract(range.start, range.len(), &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Bytes of its records that are deleted.
     pub(crate) fn deleted_bytes(&self, deleted: &BTreeSet<u64>) -> u64 {
         let gone = deleted.range(self.ids()).filter_map(|id| self.ids.record_of(*id));
@@ -202,8 +209,7 @@ impl Part {
         let mut run = Run { next: start, ..Run::default() };
         let schema = self.shard.records().schema();
         if start == mine.start {
-            let header = self.shard.records().header();
-            self.shard.index().extract(header.start, header.len(), &mut run.bytes)?;
+            run.bytes = self.header()?;
             // A table without a row, whose header ends with its file.
             let is_row = matches!(schema.format, Format::Csv { header: true, .. });
             if is_row && mine.start < end_id {

@@ -9,8 +9,10 @@ use super::error::{Error, Result, bail, ensure};
 const ENTRY_BYTES: u64 = 5;
 
 /// Splits bytes into records to append. Each is completed with the format's separator, so that it
-/// stays the same record when others follow.
-pub fn split(schema: &Schema, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+/// stays the same record when others follow. The first row of a table is left out if it has the names of the columns, or those of
+/// the `header` that the dataset's own files have.
+pub fn split(schema: &Schema, header: Option<&[String]>, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let known: Vec<&[String]> = [&schema.names[..]].into_iter().chain(header).collect();
     ensure!(
         schema.format != Format::Files,
         Invalid,
@@ -46,15 +48,15 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
             .get(range)
             .ok_or_else(|| Error::inconsistent("a record is within the bytes"))?
             .to_vec();
-        if all.is_empty() && is_header(schema, &record) {
+        if all.is_empty() && is_header(schema, &known, &record) {
             continue;
         }
         ensure!(
-            !all.is_empty() || !is_other_header(schema, &record),
+            !all.is_empty() || !is_other_header(schema, &known, &record),
             Invalid,
             "the first row has the names of the columns in another order or spelling: bring the columns into the order {}, or \
              leave that row out; nothing was appended",
-            schema.names.join(", ")
+            order_of(&known)
         );
         let missing = schema.missing_separator(bytes.get(..start).unwrap_or_default(), &record);
         record.extend_from_slice(missing);
@@ -133,17 +135,27 @@ fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
 
 /// Whether a row of a CSV file is its header, which appended bytes may include. It is read as an import reads one: names are trimmed, those of
 /// columns without one are numbered.
-fn is_header(schema: &Schema, record: &[u8]) -> bool {
+fn is_header(schema: &Schema, known: &[&[String]], record: &[u8]) -> bool {
     // A row of empty values has the names of a table without a header.
-    schema.format.header_names(record).is_some_and(|names| names == schema.names)
+    schema.format.header_names(record).is_some_and(|names| known.contains(&&names[..]))
         && schema
             .fields(record)
             .is_ok_and(|fields| fields.iter().any(|field| !field.value.trim_ascii().is_empty()))
 }
 
+/// The order of columns as an error shows it: their names, and those in the header of the dataset's files if they differ.
+fn order_of(known: &[&[String]]) -> String {
+    match known {
+        [names, header] if names != header => {
+            format!("{} ({} in its files)", names.join(", "), header.join(", "))
+        }
+        _ => known.first().map(|names| names.join(", ")).unwrap_or_default(),
+    }
+}
+
 /// Whether a row of a table has the names of all of its columns, in another order or in other letters: the header of a file
 /// whose rows would get into the wrong columns. A table of a single column may well have its name as a value.
-fn is_other_header(schema: &Schema, record: &[u8]) -> bool {
+fn is_other_header(schema: &Schema, known: &[&[String]], record: &[u8]) -> bool {
     if !matches!(schema.format, Format::Csv { .. }) || schema.names.len() < 2 {
         return false;
     }
@@ -152,7 +164,7 @@ fn is_other_header(schema: &Schema, record: &[u8]) -> bool {
         names.sort_unstable();
         names
     };
-    let names = schema.format.header_names(record);
+    let Some(names) = schema.format.header_names(record) else { return false };
     // The names themselves are those of a header, or of a row without values.
-    names.is_some_and(|names| names != schema.names && sorted(&names) == sorted(&schema.names))
+    !known.contains(&&names[..]) && known.iter().any(|known| sorted(&names) == sorted(known))
 }

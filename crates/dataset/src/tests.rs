@@ -219,37 +219,6 @@ fn reading_takes_no_more_room_than_a_shard_has() {
 }
 
 #[test]
-fn several_files_are_one_input() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let check = |files: &[PathBuf], expected: &str| {
-        let options = Options { replace: true, ..options() };
-        import(folder.path(), "d", files, &options, &mut |_| ()).unwrap();
-        let dataset = Dataset::open(&folder.path().join("d")).unwrap();
-        assert_eq!(String::from_utf8(exported(&dataset)).unwrap(), expected);
-    };
-    let (a, b) = (path("a", "name,size\ned,90\n"), path("b", "name,size\nvi,91"));
-    check(&[a.clone(), b.clone(), a.clone()], "name,size\ned,90\nvi,91\ned,90\n");
-    // The same names in other quotes, with other line ends, behind a byte-order mark; a line break within a name.
-    let marked = path("marked", "\u{feff}\"name\",size\r\nvi,91\r\n");
-    check(&[a.clone(), marked], "name,size\ned,90\nvi,91\r\n");
-    let (f, g) = (path("f", "\"a\nb\",c\n1,2\n"), path("g", "\"a\nb\",c\n3,4\n"));
-    check(&[f, g], "\"a\nb\",c\n1,2\n3,4\n");
-    let (c, d) = (path("c", "A: 1\nB: 2\n\nA: 3\nB: 2\n"), path("rest", "A: 5\nB: 6\n"));
-    check(&[c, d], "A: 1\nB: 2\n\nA: 3\nB: 2\n\nA: 5\nB: 6\n");
-    let other = path("e", "size,name\n1,x\n");
-    let options = Options { replace: true, ..options() };
-    let refused = import(folder.path(), "d", &[a, other], &options, &mut |_| ()).unwrap_err();
-    assert!(with_causes(&refused).contains("header"), "{refused}");
-    // What was there still is.
-    assert!(Dataset::open(&folder.path().join("d")).is_ok());
-}
-
-#[test]
 fn a_name_is_taken_once_and_is_plain() {
     let (folder, _) = imported(TEXT, &options());
     let input = [folder.path().join("input")];
@@ -365,24 +334,24 @@ fn appended_records_stay_the_same_behind_others() {
         (one_column, b"1\n\"\"\n\n2\n"),
         (schema(Format::Lines), &[b'\n'; 13 << 20]),
     ] {
-        if let Ok(records) = split(&schema, bytes) {
+        if let Ok(records) = split(&schema, None, bytes) {
             let text = records.concat();
-            assert_eq!(split(&schema, &text).unwrap(), records);
+            assert_eq!(split(&schema, None, &text).unwrap(), records);
             assert!(records.len() < 10, "{} records", records.len());
         }
     }
-    assert!(split(&schema(Format::Lines), &long).is_err());
-    assert!(split(&schema(Format::Lines), &[b'\n'; 13 << 20]).is_err());
+    assert!(split(&schema(Format::Lines), None, &long).is_err());
+    assert!(split(&schema(Format::Lines), None, &[b'\n'; 13 << 20]).is_err());
     // Blank lines before the first record would move into the one before it.
     // Lines that end as on Windows get no line end of another kind, and no blank line twice.
     for text in ["A: 1", "A: 1\r", "A: 1\r\n", "A: 1\r\n\r\n"] {
-        let records = split(&schema(Format::Stanzas), text.as_bytes()).unwrap();
+        let records = split(&schema(Format::Stanzas), None, text.as_bytes()).unwrap();
         let end = if text.contains('\r') { "\r\n\r\n" } else { "\n\n" };
         assert_eq!(records, [format!("A: 1{end}").into_bytes()], "{text:?}");
     }
-    let stanzas = split(&schema(Format::Stanzas), b" \n\nA: 1\n\n\nB: 2").unwrap();
+    let stanzas = split(&schema(Format::Stanzas), None, b" \n\nA: 1\n\n\nB: 2").unwrap();
     assert_eq!(stanzas, [b"A: 1\n\n\n".to_vec(), b"B: 2\n\n".to_vec()]);
-    assert_eq!(split(&schema(Format::JsonLines), b"\n \n").unwrap(), Vec::<Vec<u8>>::new());
+    assert_eq!(split(&schema(Format::JsonLines), None, b"\n \n").unwrap(), Vec::<Vec<u8>>::new());
 }
 
 /// A log that something else wrote: what could never be sealed is refused by name, and not tried again and again.
@@ -410,7 +379,7 @@ fn a_hostile_record_in_the_log_is_refused_and_does_not_keep_it_from_being_sealed
         assert!(writer.seal().unwrap());
         assert_eq!(writer.dataset().get(3).unwrap(), b"sam,5\n");
     }
-    let error = split(&Schema::new(Format::Lines), &long).unwrap_err();
+    let error = split(&Schema::new(Format::Lines), None, &long).unwrap_err();
     assert!(with_causes(&error).contains("nothing was appended"), "{}", with_causes(&error));
 }
 

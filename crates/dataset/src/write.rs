@@ -60,7 +60,8 @@ impl Writer {
     /// If a record cannot be read in the dataset's format, if there are more bytes than a chunk of the
     /// log holds, or if the chunk cannot be written: then nothing is appended.
     pub fn append(&mut self, bytes: &[u8]) -> Result<std::ops::Range<u64>> {
-        let records = split(self.dataset.schema(), bytes)?;
+        let header = self.dataset.header_names()?;
+        let records = split(self.dataset.schema(), header.as_deref(), bytes)?;
         let first_id = self.dataset.end_id();
         let count = records.len() as u64;
         self.write(records.into_iter().map(Entry::Append).collect())?;

@@ -212,7 +212,8 @@ impl Served {
         room: Option<Arc<Reserved>>,
     ) -> Result<Changed> {
         let view = self.require_view()?;
-        let records = split(view.dataset.schema(), bytes)?;
+        let header = view.dataset.header_names()?;
+        let records = split(view.dataset.schema(), header.as_deref(), bytes)?;
         self.change(&view, records.into_iter().map(Entry::Append).collect(), room).await
     }
 
