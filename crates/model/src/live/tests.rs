@@ -192,7 +192,7 @@ fn why_there_is_no_model_is_said_in_words_of_a_server() {
         Error::Stalled { step: step() },
         Error::DeviceCount { step: step(), expected: 4, got: 3 },
     ] {
-        let why = state::why_not(&error);
+        let why = why_not(&error);
         for word in ["part 1", "step", "fit", "measure"] {
             assert!(!why.contains(word), "{why}");
         }
