@@ -282,6 +282,8 @@ impl Thread {
             let Some(client) = self.client(place) else { return at };
             if client.is_full() {
                 client.paused = true;
+                // What is left is whole requests, which must not wait for as many bytes as an earlier one lacked.
+                client.needed = 0;
                 return at;
             }
             if client.ending {
