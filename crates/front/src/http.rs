@@ -250,7 +250,8 @@ impl<S: Service> ConnectionService<S> {
         // not say so, botocore sends its next request on it and takes this reply for the answer. So it does, up to version 1.40, after an
         // empty body, for which hyper sends no `100 Continue`: it then reads the next reply to the end of the connection.
         let waits = request.headers().contains_key(EXPECT);
-        let is_empty = request.body().is_end_stream();
+        let is_upload = matches!(*request.method(), Method::PUT | Method::POST);
+        let is_empty = is_upload && request.body().is_end_stream();
         async move {
             let mut response = admitted(&server, &lane, seat, from, request).await;
             let ends = waits && (is_empty || !response.status().is_success());
