@@ -58,6 +58,8 @@ mod plan;
 mod search;
 mod syntax;
 #[cfg(test)]
+mod syntax_tests;
+#[cfg(test)]
 mod tests;
 
 pub use condition::{Condition, Query, Test};
