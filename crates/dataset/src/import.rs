@@ -23,7 +23,7 @@ use super::manifest::{Manifest, ShardEntry, shard_file};
 use super::memory::{Counts, Machine, Plan};
 use super::names::is_name;
 use super::options::Options;
-use super::read::Begun;
+use super::read::InputStart;
 
 /// A progress event.
 #[derive(Clone, Debug)]
@@ -170,7 +170,7 @@ pub(super) fn fill(
     if options.format == Some(Format::Files) {
         return fill_files(folder, inputs, options, plan, tell);
     }
-    let begun = Begun::open(inputs)?;
+    let begun = InputStart::open(inputs)?;
     let Detection { schema, because, warning } = begun.starts.detect(options)?;
     let mut input = begun.join(schema.format)?;
     let mut buffer = Vec::new();

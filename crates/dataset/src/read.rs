@@ -35,7 +35,7 @@ pub(super) struct Joined {
 }
 
 /// Several files of which the first were looked at.
-pub(super) struct Begun {
+pub(super) struct InputStart {
     pub starts: Starts,
     /// What follows the starts.
     rest: Vec<Reader>,
@@ -43,20 +43,20 @@ pub(super) struct Begun {
     to_come: Vec<PathBuf>,
 }
 
-impl Begun {
+impl InputStart {
     /// Opens as many of the files as it takes to see their format.
     ///
     /// # Errors
     ///
     /// If `inputs` is empty, or a file cannot be read.
-    pub(super) fn open(inputs: &[PathBuf]) -> Result<Begun> {
+    pub(super) fn open(inputs: &[PathBuf]) -> Result<InputStart> {
         ensure!(
             !inputs.is_empty(),
             Invalid,
             "nothing to import: name files, or - for standard input"
         );
         let to_come = inputs.iter().rev().cloned().collect();
-        let mut begun = Begun { starts: Starts::default(), rest: Vec::new(), to_come };
+        let mut begun = InputStart { starts: Starts::default(), rest: Vec::new(), to_come };
         while begun.starts.is_short() {
             let Some(path) = begun.to_come.pop() else { break };
             let mut reader = open(&path)?;

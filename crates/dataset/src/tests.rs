@@ -201,7 +201,7 @@ fn reading_takes_no_more_room_than_a_shard_has() {
     let mut plan = memory::Plan::default_of(&options());
     plan.shard_bytes = 5 << 19;
     // The last byte of the first file is a line break already.
-    let begun = read::Begun::open(&[input.clone(), input]).unwrap();
+    let begun = read::InputStart::open(&[input.clone(), input]).unwrap();
     let mut joined = begun.join(Format::Lines).unwrap();
     let mut read_bytes = 0;
     loop {

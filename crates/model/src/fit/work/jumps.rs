@@ -9,7 +9,6 @@ use ground::number::{digits, time};
 
 use super::line::Line;
 use super::search::Search;
-use super::write::rate;
 
 /// Blocks of a step's works, and the fewest works of a block.
 const BLOCKS: usize = 40;
@@ -64,7 +63,7 @@ pub(super) fn jumps(found: &Search) -> Vec<Jump> {
         let mean = |works: &[f64]| works.iter().sum::<f64>() / works.len() as f64;
         let (before, after) = works.split_at(at);
         let jump = Jump {
-            rate: rate(line),
+            rate: line.counted() as f64 / (line.span().1 - line.span().0).max(1e-9),
             at_s: line.arrivals[order[at]] - line.span().0,
             before_s: mean(before),
             after_s: mean(after),
