@@ -254,6 +254,19 @@ fn by_rate(steps: &[MeasuredStep]) -> Vec<&MeasuredStep> {
     all
 }
 
+/// How fast the service was at a load: a sentence.
+fn how_fast(measured: &StepFigures) -> String {
+    let StepFigures { rate, response_mean, response_p99, errors, refusals, .. } = measured;
+    let rate = digits(*rate, 4);
+    if response_mean.value.is_nan() {
+        return format!(
+            "No read of {rate} requests/s was answered: {errors} errors, {refusals} refusals."
+        );
+    }
+    let (mean, p99) = (time(response_mean.value), time(*response_p99));
+    format!("{rate} requests/s took {mean} in the mean, 99 % at most {p99}.")
+}
+
 /// What measurements answer by themselves: which measured loads met the objectives, and how responses lengthened.
 fn verdict(
     steps: &[MeasuredStep],
@@ -272,18 +285,7 @@ fn verdict(
     let mut answer: Vec<String> =
         objectives.iter().filter_map(|objective| met(&steps, within_s, *objective)).collect();
     if answer.is_empty() {
-        answer.extend(steps.last().map(|step| {
-            let StepFigures { rate, response_mean, response_p99, errors, refusals, .. } =
-                &step.measured;
-            if response_mean.value.is_nan() {
-                return format!(
-                    "No read of {} requests/s was answered: {errors} errors, {refusals} refusals.",
-                    digits(*rate, 4)
-                );
-            }
-            let (mean, p99) = (time(response_mean.value), time(*response_p99));
-            format!("{} requests/s took {mean} in the mean, 99 % at most {p99}.", digits(*rate, 4))
-        }));
+        answer.extend(steps.last().map(|step| how_fast(&step.measured)));
     }
     let loads = match (steps.first(), steps.last()) {
         (Some(first), Some(last)) if steps.len() > 1 => Some((&first.measured, &last.measured)),
