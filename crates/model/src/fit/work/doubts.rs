@@ -6,6 +6,8 @@ use crate::model_file::Hypothesis;
 use ground::window::Outcome;
 
 use super::judge::Sums;
+use super::jumps::{Jump, jump};
+use super::line::Line;
 use super::search::Search;
 use super::slices::{Slices, slices};
 use super::spells::{Spells, alike, spread_by_met};
@@ -91,6 +93,19 @@ pub(super) fn pauses(found: &Search) -> Vec<String> {
         }
     }
     texts
+}
+
+/// The changes of works within steps, under the best hypothesis.
+pub(super) fn jumps(found: &Search) -> Vec<Jump> {
+    let of_line = |line: &Line| {
+        let all = line.works(found.best.kind, found.best.outside);
+        let counted = || (0..all.len()).filter(|i| line.counted[*i]);
+        let works: Vec<f64> = counted().map(|i| all[i]).collect();
+        let begin = line.span().0;
+        let arrivals_s: Vec<f64> = counted().map(|i| line.arrivals[i] - begin).collect();
+        jump(rate(line), &works, &arrivals_s)
+    };
+    found.lines.iter().filter_map(of_line).collect()
 }
 
 /// Works in spells: a sentence.

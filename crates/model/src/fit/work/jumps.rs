@@ -7,9 +7,6 @@
 
 use ground::number::{digits, time};
 
-use super::line::Line;
-use super::search::Search;
-
 /// Blocks of a step's works, and the fewest works of a block.
 const BLOCKS: usize = 40;
 const BLOCK_MIN: usize = 15;
@@ -52,25 +49,14 @@ impl Jump {
     }
 }
 
-/// The changes within steps, under the best hypothesis.
-pub(super) fn jumps(found: &Search) -> Vec<Jump> {
-    let jump = |line: &Line| {
-        let works = line.works(found.best.kind, found.best.outside);
-        let counted = |i: &usize| line.counted[*i];
-        let order: Vec<usize> = (0..works.len()).filter(counted).collect();
-        let works: Vec<f64> = order.iter().map(|i| works[*i]).collect();
-        let at = cut(&works)?;
-        let mean = |works: &[f64]| works.iter().sum::<f64>() / works.len() as f64;
-        let (before, after) = works.split_at(at);
-        let jump = Jump {
-            rate: line.counted() as f64 / (line.span().1 - line.span().0).max(1e-9),
-            at_s: line.arrivals[order[at]] - line.span().0,
-            before_s: mean(before),
-            after_s: mean(after),
-        };
-        (2.0 * jump.spread() > MATTERS).then_some(jump)
-    };
-    found.lines.iter().filter_map(jump).collect()
+/// The change of works in the order of arrivals, which came at these times from the begin of a step of `rate` requests/s.
+pub(super) fn jump(rate: f64, works: &[f64], arrivals_s: &[f64]) -> Option<Jump> {
+    let at = cut(works)?;
+    let mean = |works: &[f64]| works.iter().sum::<f64>() / works.len() as f64;
+    let (before, after) = works.split_at(at);
+    let at_s = arrivals_s.get(at).copied()?;
+    let jump = Jump { rate, at_s, before_s: mean(before), after_s: mean(after) };
+    (2.0 * jump.spread() > MATTERS).then_some(jump)
 }
 
 /// Where works change by more than chance, if they do.
