@@ -143,21 +143,21 @@ struct Done {
 }
 
 /// What became of a write that had its turn.
-enum Performed {
+enum WriteOutcome {
     /// Nothing was done, and what the tiers hold is as it was.
     Refused(Error),
     /// The origin was asked, with any result. The object is what it certainly holds now, if that is small enough to be kept.
     Ended { result: Result<Done, Error>, object: Option<Object> },
 }
 
-impl Performed {
-    fn failed(error: impl Into<Error>) -> Performed {
-        Performed::Ended { result: Err(error.into()), object: None }
+impl WriteOutcome {
+    fn failed(error: impl Into<Error>) -> WriteOutcome {
+        WriteOutcome::Ended { result: Err(error.into()), object: None }
     }
 }
 
-/// A write whose turn ends.
-struct Ended {
+/// The turn of a write that ends, and what the origin then holds.
+struct WriteTurn {
     request: RequestId,
     key: Key,
     object: Option<Object>,
@@ -167,10 +167,10 @@ struct Ended {
 async fn end(
     drive: &Arc<Drive>,
     served: Nanos,
-    ended: Ended,
+    turn: WriteTurn,
     result: Result<Done, Error>,
 ) -> Result<Done, Error> {
-    let Ended { request, key, object } = ended;
+    let WriteTurn { request, key, object } = turn;
     let done = match drive.write_end(served, request, key, object) {
         EngineAnswer::Now(answer) => Some(answer),
         EngineAnswer::Later(done) => {
@@ -260,16 +260,17 @@ impl Write {
                 let started = clock::now();
                 // A defect below must not keep the turn, for which every later write of the key would wait until a restart.
                 let performed = AssertUnwindSafe(self.perform(request)).catch_unwind().await;
-                let performed = performed
-                    .unwrap_or_else(|_| Performed::failed(Error::Unavailable(DEFECT.to_owned())));
+                let performed = performed.unwrap_or_else(|_| {
+                    WriteOutcome::failed(Error::Unavailable(DEFECT.to_owned()))
+                });
                 let served = clock::now();
                 let result = match performed {
-                    Performed::Refused(error) => {
+                    WriteOutcome::Refused(error) => {
                         drive.tell(served, Event::WriteGivenUp { request, key });
                         Err(error)
                     }
-                    Performed::Ended { result, object } => {
-                        end(&drive, served, Ended { request, key, object }, result).await
+                    WriteOutcome::Ended { result, object } => {
+                        end(&drive, served, WriteTurn { request, key, object }, result).await
                     }
                 };
                 let stages =
@@ -286,7 +287,7 @@ impl Write {
     }
 
     /// Performs the write itself; the caller holds the key's turn.
-    async fn perform(self, request: RequestId) -> Performed {
+    async fn perform(self, request: RequestId) -> WriteOutcome {
         let Write { drive, is_leased, key, work, terms } = self;
         let fence: Fence = {
             let (drive, key) = (drive.clone(), key.clone());
@@ -301,20 +302,21 @@ impl Write {
                         // an origin the tiers' is the object: to drop it would be to remove it.
                         let is_durable = drive.is_durable();
                         return if is_durable {
-                            Performed::failed(error)
+                            WriteOutcome::failed(error)
                         } else {
-                            Performed::Refused(error)
+                            WriteOutcome::Refused(error)
                         };
                     }
                 }
-                Err(error) => return Performed::Refused(error.into()),
+                Err(error) => return WriteOutcome::Refused(error.into()),
             }
         }
         let removed = |there: Result<bool, origin::Error>| match there {
-            Ok(there) => {
-                Performed::Ended { result: Ok(Done { etag: Etag::from(""), there }), object: None }
-            }
-            Err(error) => Performed::failed(error),
+            Ok(there) => WriteOutcome::Ended {
+                result: Ok(Done { etag: Etag::from(""), there }),
+                object: None,
+            },
+            Err(error) => WriteOutcome::failed(error),
         };
         match work {
             Work::Delete if !drive.is_durable() => {
@@ -331,7 +333,9 @@ impl Write {
                 let etag = metadata.etag.clone();
                 let kept = copy.is_some() && metadata.size <= drive.object_bytes_max();
                 if !kept && !drive.is_durable() {
-                    return Performed::Refused(not_kept(metadata.size <= drive.object_bytes_max()));
+                    return WriteOutcome::Refused(not_kept(
+                        metadata.size <= drive.object_bytes_max(),
+                    ));
                 }
                 let whole = copy.filter(|copy| copy.length() == metadata.size);
                 // The copy for memory is made while the origin works, not between its reply and the client's. Until then the
@@ -342,11 +346,11 @@ impl Write {
                 };
                 let object = async { whole.map(gather) };
                 match future::join(staged.commit(None), object).await {
-                    (Ok(()), object) => Performed::Ended {
+                    (Ok(()), object) => WriteOutcome::Ended {
                         result: Ok(Done { etag, there: true }),
                         object: object.map(|(object, _)| object),
                     },
-                    (Err(error), _) => Performed::failed(error),
+                    (Err(error), _) => WriteOutcome::failed(error),
                 }
             }
         }
