@@ -51,9 +51,8 @@ impl Metrics {
                 }
                 None => {
                     queues.retain(|name, queue| {
-                        let is_shard =
-                            matches!(QueueName::parse(name), Some(QueueName::Shard { .. }));
-                        !is_shard || queue.newest_unix_us + SHARD_KEPT_US >= newest_unix_us
+                        !QueueName::is_shard(name)
+                            || queue.newest_unix_us + SHARD_KEPT_US >= newest_unix_us
                     });
                     let sum = window.clone();
                     queues.insert(window.queue.clone(), QueueSum { sum, newest_unix_us });

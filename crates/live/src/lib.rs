@@ -103,11 +103,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a queue is that of a shard, which seals and compactions make and remove.
-fn is_shard(queue: &str) -> bool {
-    matches!(QueueName::parse(queue), Some(QueueName::Shard { .. }))
-}
-
 impl LiveModel {
     /// Opens the journal and starts the thread, if the configuration has a live model.
     ///
@@ -211,14 +206,15 @@ impl LiveModel {
     /// Notes the bytes of the layers of each shard, by its queue. Shards that are not among them are gone, and with them what is known of
     /// their queues: a seal or a compaction makes a shard with a name of its own.
     pub fn set_footprints(&self, footprints: BTreeMap<String, u64>) {
-        lock(&self.lengths).retain(|queue, _| !is_shard(queue) || footprints.contains_key(queue));
+        lock(&self.lengths)
+            .retain(|queue, _| !QueueName::is_shard(queue) || footprints.contains_key(queue));
         *lock(&self.footprints) = footprints;
     }
 
     /// Notes the figures of all shards of the cluster, by their queues, that changes are judged by. Those that are not among them are gone.
     pub fn note_shards(&self, figures: BTreeMap<String, f64>) {
         let mut noted = lock(&self.noted);
-        noted.retain(|target, _| !is_shard(target));
+        noted.retain(|target, _| !QueueName::is_shard(target));
         noted.extend(figures);
     }
 

@@ -78,6 +78,16 @@ impl<'a> QueueName<'a> {
     pub const REQUESTS: [QueueName<'static>; 3] =
         [QueueName::Load, QueueName::Gateway, QueueName::Node];
 
+    /// Whether `name` is the queue of a shard, which seals and compactions make and remove, each with a number that is never used again.
+    ///
+    /// ```
+    /// use ground::window::QueueName;
+    /// assert!(QueueName::is_shard("shard/packages/000001") && !QueueName::is_shard("device/0"));
+    /// ```
+    pub fn is_shard(name: &str) -> bool {
+        matches!(QueueName::parse(name), Some(QueueName::Shard { .. }))
+    }
+
     /// The queue that `name` names; `None` for any other text, and for an empty identifier
     /// (`device/`).
     pub fn parse(name: &'a str) -> Option<Self> {
