@@ -53,10 +53,11 @@ const SWEEP: [(f64, bool); 11] = [
     (0.64, false),
 ];
 
-/// Requests before the first step that warm the memory, and seconds before each other. Each step goes on in the
-/// trace where the one before ended, so that it meets requests that no other step met, and the popularity of
-/// keys drifts as it does in life.
-const WARMUP_ROWS: usize = 12_000;
+/// Requests of the probe.
+const PROBE_ROWS: usize = 12_000;
+
+/// Seconds of load before each step. Each goes on in the trace where the one before ended, a repeated one too, so that
+/// it meets requests that no other step met, and the popularity of keys drifts as it does in life.
 const WARMUP_S: f64 = 1.25;
 
 /// Rows of the trace for all steps and their warm-ups, at the largest load that the devices serve.
@@ -143,13 +144,12 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     };
     say(format!("1/5  {}", catalogue.description));
     settle(&plan.dir)?;
-    let memory_bytes = catalogue.memory_for(HIT_RATIO, WARMUP_ROWS);
-    let miss_ratio = (1.0 - catalogue.hit_ratio(memory_bytes, WARMUP_ROWS)).max(0.05);
-    let trace = catalogue.path.display().to_string();
+    let memory_bytes = catalogue.memory_for(HIT_RATIO);
+    let miss_ratio = (1.0 - catalogue.hit_ratio(memory_bytes)).max(0.05);
+    let (rows, trace) = (catalogue.rows(), catalogue.path.display().to_string());
     let sweep = Sweep { dir: &plan.dir, trace: &trace, quiet: plan.quiet, vain: Cell::new(false) };
 
     let probe = sweep.probe(memory_bytes)?;
-    let rows = catalogue.rows();
     let rate_max = probe.rate_max().min(rate_of_rows(rows));
     let largest = SWEEP.iter().map(|(share, _)| *share).fold(0.0, f64::max);
     let saturation =
@@ -179,56 +179,61 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     ));
     sweep.fill(server.url(), rows, "fill")?;
     settle(&plan.dir)?;
+    let mut cursor = TraceCursor { next: 0, rows };
+    let warmup = cursor.take(catalogue.warmup_rows(memory_bytes));
+    sweep.warm(server.url(), largest * saturation, warmup)?;
 
-    let rates = SWEEP.map(|(share, fitted)| ((share * saturation).round(), fitted));
-    let of = |wanted: bool| {
-        let rates = rates.iter().filter(|(_, fitted)| *fitted == wanted);
-        rates.map(|(rate, _)| rate.to_string()).collect::<Vec<_>>().join(", ")
-    };
+    let (fitted, judged) = (sweep_rates(saturation, true), sweep_rates(saturation, false));
+    let text = |rates: &[f64]| rates.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
     say(format!(
         "4/5  loading it: {} requests/s to fit a model, {} to judge it",
-        of(true),
-        of(false)
+        text(&fitted),
+        text(&judged)
     ));
-    let mut runs = load_steps(&sweep, &server, service_ms, rates.map(|(rate, _)| rate), rows)?;
+    let mut runs = Vec::new();
+    for (share, _) in SWEEP {
+        runs.push(sweep.step(&server, service_ms, (share * saturation).round(), &mut cursor)?);
+    }
     server.stop()?;
     runs.push(RunFolder::read(&server_run)?);
 
     say("5/5  fitting, predicting, and comparing with the measurements".to_owned());
-    let judged: Vec<f64> =
-        rates.iter().filter(|(_, fitted)| !fitted).map(|(rate, _)| *rate).collect();
     let (model, comparison) = judge(runs, &judged)?;
     Finished::write(plan, model, comparison)
 }
 
-/// Measures each load, with the rows of the trace that follow those of the load before.
-fn load_steps(
-    sweep: &Sweep,
-    server: &Server,
-    service_ms: f64,
-    rates: impl IntoIterator<Item = f64>,
+/// The loads of the sweep that are fitted, or those that are not, requests/s.
+fn sweep_rates(saturation: f64, fitted: bool) -> Vec<f64> {
+    let own = SWEEP.iter().filter(|(_, is_fitted)| *is_fitted == fitted);
+    own.map(|(share, _)| (share * saturation).round()).collect()
+}
+
+/// The rows of a trace, handed out in their order.
+struct TraceCursor {
+    next: usize,
     rows: usize,
-) -> anyhow::Result<Vec<RunFolder>> {
-    let mut runs = Vec::new();
-    let mut from = 0;
-    for rate in rates {
-        let requests = (rate * f64::from(STEP_S) * 1.05) as usize;
-        let warmup = if runs.is_empty() { WARMUP_ROWS } else { (rate * WARMUP_S) as usize };
-        // A trace that is too short for a fast machine begins anew.
-        if from + warmup + requests > rows {
-            from = 0;
+}
+
+impl TraceCursor {
+    /// The next `count` rows. A trace that is too short for a fast machine begins anew.
+    fn take(&mut self, count: usize) -> std::ops::Range<usize> {
+        if self.next + count > self.rows {
+            self.next = 0;
         }
-        runs.push(sweep.step(server, service_ms, rate, from..from + warmup, requests)?);
-        from += warmup + requests;
+        let taken = self.next..self.next + count;
+        self.next = taken.end;
+        taken
     }
-    Ok(runs)
+}
+
+/// Rows of a step at `rate` requests/s: a few more than come, for chance.
+fn step_rows(rate: f64) -> usize {
+    (rate * f64::from(STEP_S) * 1.05) as usize
 }
 
 /// The largest load of which a step and its warm-up are within a trace of `rows` rows, requests/s.
 fn rate_of_rows(rows: usize) -> f64 {
-    let step_s = f64::from(STEP_S) * 1.05;
-    let first = rows.saturating_sub(WARMUP_ROWS) as f64 / step_s;
-    first.min(rows as f64 / (step_s + WARMUP_S))
+    rows as f64 / (f64::from(STEP_S) * 1.05 + WARMUP_S)
 }
 
 /// What a request costs on this machine.
@@ -279,8 +284,8 @@ impl Sweep<'_> {
         let config = dir.join("concertina.toml");
         lab::write_config(&config, &server_config(&dir, None, memory_bytes, SERVICE_MS_MIN)?)?;
         let server = Server::start(&config, &dir.join("server.log"))?;
-        self.fill(server.url(), WARMUP_ROWS, "probe/fill")?;
-        let slice = format!("0..{WARMUP_ROWS}");
+        self.fill(server.url(), PROBE_ROWS, "probe/fill")?;
+        let slice = format!("0..{PROBE_ROWS}");
         let rate = PROBE_RATE.to_string();
         let load = self.arguments(&[
             "--rate",
@@ -306,37 +311,53 @@ impl Sweep<'_> {
         Ok(Probe { cost_s, busy: before, cores })
     }
 
-    /// Runs one load over a part of the trace: a warm-up, then `rows` requests. A step that others on this machine or
-    /// beside it disturbed is repeated once, and the quieter one is kept.
+    /// Asks for each of `rows` once, and judges nothing: the first step would be fitted with the misses of a memory that
+    /// has not seen yet which objects are asked for again. (After 12,000 requests 49 % missed, after 75,000 41 %.)
+    fn warm(&self, url: &str, rate: f64, rows: std::ops::Range<usize>) -> anyhow::Result<()> {
+        if !self.quiet {
+            let count = rows.len();
+            eprintln!(
+                "     asking it for {count} objects, until memory answers as many as it will"
+            );
+        }
+        let (slice, rate_text) =
+            (format!("{}..{}", rows.start, rows.end), rate.round().to_string());
+        let length = format!("{}s", (rows.len() as f64 / rate).ceil());
+        let load =
+            self.arguments(&["--rate", &rate_text, "--slice", &slice, "--duration", &length]);
+        lab::load(url, &load, &self.dir.join("warm"), self.quiet).map(|_| ())
+    }
+
+    /// Runs one load over the next part of the trace. A step that others on this machine or beside it disturbed is
+    /// repeated once, and the quieter one is kept. The repetition goes on in the trace: memory knows the requests of the
+    /// first one.
     fn step(
         &self,
         server: &Server,
         service_ms: f64,
         rate: f64,
-        warmup: std::ops::Range<usize>,
-        rows: usize,
+        cursor: &mut TraceCursor,
     ) -> anyhow::Result<RunFolder> {
         let (rate_text, length) = (rate.to_string(), format!("{STEP_S}s"));
         let window = format!("{WINDOW_S}s");
-        let rows = format!("{}..{}", warmup.end, warmup.end + rows);
-        let before = format!("{}..{}", warmup.start, warmup.end);
-        let warmup = warmup.len().to_string();
-        let load = self.arguments(&[
-            "--rate",
-            &rate_text,
-            "--warmup-requests",
-            &warmup,
-            "--warmup-slice",
-            &before,
-            "--slice",
-            &rows,
-            "--duration",
-            &length,
-            "--window",
-            &window,
-        ]);
         let name = format!("load-{rate_text}");
-        let measured = |name: &str| -> anyhow::Result<(RunFolder, Disturbed)> {
+        let mut measured = |name: &str| -> anyhow::Result<(RunFolder, Disturbed)> {
+            let before = cursor.take((rate * WARMUP_S) as usize);
+            let rows = cursor.take(step_rows(rate));
+            let load = self.arguments(&[
+                "--rate",
+                &rate_text,
+                "--warmup-requests",
+                &before.len().to_string(),
+                "--warmup-slice",
+                &format!("{}..{}", before.start, before.end),
+                "--slice",
+                &format!("{}..{}", rows.start, rows.end),
+                "--duration",
+                &length,
+                "--window",
+                &window,
+            ]);
             server.device_lateness_s()?;
             let run = lab::load(server.url(), &load, &self.dir.join(name), self.quiet)?;
             let late = server.device_lateness_s()? / (service_ms / 1000.0);
