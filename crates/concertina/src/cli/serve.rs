@@ -187,6 +187,9 @@ type Signals = [(&'static str, tokio::signal::unix::Signal); 2];
 fn signals() -> anyhow::Result<Signals> {
     use tokio::signal::unix::{SignalKind, signal};
     let on = |kind| signal(kind).context("cannot listen for signals");
+    // Unheard, this signal ends the process at a write past the limit of a file's size (`ulimit -f`); the write fails in any case,
+    // and that alone is for a request or a device to bear. tokio keeps the handler when the listener is dropped.
+    drop(on(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok([("SIGINT", on(SignalKind::interrupt())?), ("SIGTERM", on(SignalKind::terminate())?)])
 }
 
