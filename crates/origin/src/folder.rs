@@ -24,6 +24,7 @@ use ground::Key;
 use ground::origin::OriginId;
 use tracing::error;
 
+use super::damage::{FileStamp, Replaced};
 use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};
 use super::name::{self, Named};
 use super::pool::Pool;
@@ -99,11 +100,15 @@ impl Tree {
             }
         };
         self.identity()?.check()?;
-        let end = read_end(&file, &path)?;
-        if end.key != key {
-            return Err(Error::Damaged(format!("{} is of another key", path.display())));
+        let end = read_end(&file, &path).and_then(|end| {
+            let other = || Error::Damaged(format!("{} is of another key", path.display()));
+            if end.key == key { Ok(end) } else { Err(other()) }
+        });
+        match &end {
+            Ok(_) => self.damage_log.forget(&path),
+            Err(error) => self.damage_log.tell(&path, error),
         }
-        Ok(Some((file, end)))
+        Ok(Some((file, end?)))
     }
 
     /// [`Error::Lost`] unless a name missing in the folder of `path` means that there is no such object.
@@ -116,7 +121,7 @@ impl Tree {
         &self,
         key: &[u8],
         mut file: Temporary,
-        condition: Option<&Condition>,
+        replaced: Option<&Replaced>,
     ) -> Result<(), Error> {
         let path = self.path(key);
         {
@@ -124,30 +129,49 @@ impl Tree {
             let _turn = writable.turns.take(key)?;
             // The file to be renamed was made here, so it is in this folder if the path leads there now.
             self.check_parent(&path)?;
-            if let Some(condition) = condition {
-                condition.judge(self.open(key)?.map(|(_, end)| end.metadata).as_ref())?;
-            }
+            self.check_replaced(key, replaced)?;
             file.rename(&path)?;
         }
         sync_parent(&path)
     }
 
-    /// What the key holds now, as a condition, if the fence allows a write after that look.
-    fn now(&self, key: &[u8], fence: &Fence) -> Result<Condition, Error> {
-        let object = self.open(key)?.map(|(_, end)| end.metadata);
-        let now = object.map_or(Condition::Absent, |object| Condition::Is(object.etag));
+    /// What the key holds now, if the fence allows a write after that look.
+    fn now(&self, key: &[u8], fence: &Fence) -> Result<Replaced, Error> {
+        let now = match self.open(key) {
+            Ok(None) => Replaced::Object(Condition::Absent),
+            Ok(Some((_, end))) => Replaced::Object(Condition::Is(end.metadata.etag)),
+            // A write heals it, a removal ends it: neither needs to read it.
+            Err(damaged @ Error::Damaged(_)) => {
+                Replaced::Damaged(FileStamp::of_path(&self.path(key)).ok_or(damaged)?)
+            }
+            Err(error) => return Err(error),
+        };
         if fence() { Ok(now) } else { Err(fenced()) }
     }
 
-    fn delete(&self, key: &[u8], condition: Option<&Condition>) -> Result<bool, Error> {
+    /// Returns [`Error::Condition`] unless the key holds what is to be replaced. The folder's turn is held.
+    fn check_replaced(&self, key: &[u8], replaced: Option<&Replaced>) -> Result<(), Error> {
+        match replaced {
+            None => Ok(()),
+            Some(Replaced::Object(condition)) => {
+                condition.judge(self.open(key)?.map(|(_, end)| end.metadata).as_ref())
+            }
+            Some(Replaced::Damaged(stamp)) => {
+                if FileStamp::of_path(&self.path(key)).as_ref() == Some(stamp) {
+                    return Ok(());
+                }
+                Err(Error::Condition("the damaged object was replaced meanwhile".to_owned()))
+            }
+        }
+    }
+
+    fn delete(&self, key: &[u8], replaced: Option<&Replaced>) -> Result<bool, Error> {
         let path = self.path(key);
         let removed = {
             let writable = self.writable()?;
             let _turn = writable.turns.take(key)?;
             self.check_parent(&path)?;
-            if let Some(condition) = condition {
-                condition.judge(self.open(key)?.map(|(_, end)| end.metadata).as_ref())?;
-            }
+            self.check_replaced(key, replaced)?;
             fs::remove_file(&path)
         };
         match removed {
@@ -164,9 +188,9 @@ impl Tree {
         Ok(true)
     }
 
-    /// Returns the first `limit` entries in byte order. Skips files that were removed meanwhile or
-    /// are damaged and fills the page with later ones, so that only the last page is shorter than
-    /// `limit`.
+    /// Returns the first `limit` entries in byte order. Skips files that were removed meanwhile, and what is no file, and
+    /// fills the page with later ones, so that only the last page is shorter than `limit`. A damaged file is listed with
+    /// its own size; one whose key only the file held (a long one) cannot be.
     fn entries(&self, mut range: KeyRange, limit: usize) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::with_capacity(limit);
         loop {
@@ -184,7 +208,14 @@ impl Tree {
                         let listed = Listed { key: Key::from(key), metadata: end.metadata };
                         entries.push(Entry::Object(listed));
                     }
-                    Ok(None) | Err(Error::Damaged(_)) => {}
+                    Ok(None) => {}
+                    Err(Error::Damaged(_)) => {
+                        let listed = FileStamp::of_path(&self.path(&key)).map(|stamp| Listed {
+                            key: Key::from(key),
+                            metadata: stamp.metadata(),
+                        });
+                        entries.extend(listed.map(Entry::Object));
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -217,8 +248,13 @@ impl Tree {
                         let path = entry.path();
                         // A file that was just removed, or is damaged, is not listed.
                         let Ok(file) = file::open(&path) else { continue };
-                        let Ok(end) = read_end(&file, &path) else { continue };
-                        end.key
+                        match read_end(&file, &path) {
+                            Ok(end) => end.key,
+                            Err(error) => {
+                                self.damage_log.tell(&path, &error);
+                                continue;
+                            }
+                        }
                     }
                     None => continue,
                 };
@@ -286,11 +322,11 @@ impl Staged for StagedFile {
                         file
                     }
                 };
-                let condition = match (condition, fence) {
+                let replaced = match (condition, fence) {
                     (None, Some(fence)) => Some(tree.now(&key, &fence)?),
-                    (condition, _) => condition,
+                    (condition, _) => condition.map(Replaced::Object),
                 };
-                tree.put(&key, file, condition.as_ref())
+                tree.put(&key, file, replaced.as_ref())
             })
             .await
         })

@@ -8,6 +8,7 @@
 //! nothing. *Committing* replaces the object atomically. Only the commit holds the key's lock, so a
 //! slow upload delays no other request, and an aborted one leaves nothing behind.
 
+mod damage;
 mod error;
 mod file;
 mod folder;

@@ -13,6 +13,7 @@ use ground::origin::{OriginId, Verdict};
 use rustix::fs::{Access as Permission, StatVfs};
 use tracing::{info, warn};
 
+use super::damage::DamageLog;
 use super::error::{Error, OpenError};
 use super::identity::{self, Identity};
 use super::identity_record::IdentityRecord;
@@ -23,6 +24,7 @@ use super::temporary::Temporary;
 /// The folder, shared with the jobs of the pool.
 pub(super) struct Tree {
     pub root: PathBuf,
+    pub damage_log: DamageLog,
     sharing: Sharing,
     record: Arc<IdentityRecord>,
     opened: OnceLock<Opened>,
@@ -82,6 +84,7 @@ impl Tree {
     pub fn new(root: &Path, sharing: Sharing, record: Arc<IdentityRecord>) -> Tree {
         Tree {
             root: root.to_owned(),
+            damage_log: DamageLog::default(),
             sharing,
             record,
             opened: OnceLock::new(),

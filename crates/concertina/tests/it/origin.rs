@@ -1,10 +1,12 @@
 //! The behaviour that every origin has, run against the folder; `origin_s3` runs it against a store.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use ground::Key;
 use origin::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, KeyRange, Metadata, Origin,
-    Sharing, SingleChunk, Staged, behind,
+    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, Folder, KeyRange, Metadata,
+    Origin, Sharing, SingleChunk, Staged, behind,
 };
 
 use crate::serve_client::bytes;
@@ -539,6 +541,56 @@ fn damage_is_an_error_and_never_other_bytes() {
         std::fs::write(&path, &whole[..length]).unwrap();
         assert!(run(origin.head(&key("a"))).is_err(), "{length} bytes");
     }
+}
+
+/// A mirror of the listing would remove the only good copy of what is missing in it; and a write heals it, whoever orders the
+/// key's writes.
+#[test]
+fn a_damaged_object_is_listed_and_can_be_written_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Folder::open(folder.path(), 1, Sharing::Alone).unwrap();
+    let fence: Fence = Arc::new(|| true);
+    let written = async |body: &'static [u8]| {
+        let mut body = SingleChunk::new(Bytes::from_static(body));
+        let mut staged = origin.stage(&key("b"), Attributes::default(), &mut body).await?;
+        staged.fence(fence.clone());
+        staged.commit(None).await
+    };
+    for name in ["a", "b", "c"] {
+        run(write(&origin, name, b"whole", Attributes::default()));
+    }
+    let shard = format!("{:.2}", blake3::hash(b"b").to_hex());
+    let path = folder.path().join(shard).join("b");
+    for length in [0, 1, 30] {
+        std::fs::write(&path, vec![0; length]).unwrap();
+        let listed = run(origin.list(b"", None, 9)).unwrap();
+        let found: Vec<_> = listed.iter().map(|one| one.key.clone()).collect();
+        assert_eq!(found, ["a", "b", "c"].map(key));
+        assert!(listed[1].metadata.size == length as u64, "{:?}", listed[1]);
+        assert!(listed[1].metadata.etag.starts_with("damaged-"), "{:?}", listed[1]);
+        assert!(matches!(run(origin.head(&key("b"))), Err(Error::Damaged(_))));
+        // A client's condition cannot be judged.
+        let mut body = SingleChunk::new(Bytes::from_static(b"new"));
+        let staged = run(origin.stage(&key("b"), Attributes::default(), &mut body)).unwrap();
+        let refused = run(staged.commit(Some(Condition::Absent)));
+        assert!(matches!(refused, Err(Error::Damaged(_))), "{refused:?}");
+        run(written(b"healed")).unwrap();
+        assert_eq!(run(read(&origin, "b", None)), b"healed");
+    }
+    std::fs::write(&path, b"").unwrap();
+    assert!(run(origin.delete_fenced(&key("b"), fence.clone())).unwrap());
+    assert!(run(origin.head(&key("b"))).unwrap().is_none() && !path.exists());
+    // Who has lost the key's order writes nothing over a damaged file either.
+    std::fs::write(&path, b"").unwrap();
+    let lost = run(origin.delete_fenced(&key("b"), Arc::new(|| false)));
+    assert!(matches!(lost, Err(Error::Fenced(_))) && path.exists(), "{lost:?}");
+    // Nor over what another wrote after the look.
+    let other = {
+        let path = path.clone();
+        Arc::new(move || std::fs::write(&path, b"another's").is_ok())
+    };
+    let changed = run(origin.delete_fenced(&key("b"), other));
+    assert!(matches!(changed, Err(Error::Condition(_))) && path.exists(), "{changed:?}");
 }
 
 #[test]
