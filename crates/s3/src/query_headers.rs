@@ -1,7 +1,8 @@
 //! Headers of S3's that a presigned URL has in its query.
 //!
 //! Presigners put `x-amz-meta-…`, checksums, ACLs and the like there, since who uses the URL sends no headers of theirs. They are
-//! signed with the query, and mean what the headers mean: kept, verified, or refused.
+//! signed with the query, and mean what the headers mean: kept, verified, or refused. But for the checksum of an empty body:
+//! the AWS SDK for JavaScript signs it where it knows no body yet, and AWS passes it by.
 
 use ground::hex;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -21,6 +22,15 @@ const OF_SIGNATURE: [&str; 7] = [
 ];
 /// The hash of the body, which is verified as one in the header is; the signature is that of an unsigned body.
 const PAYLOAD: &str = "x-amz-content-sha256";
+/// The checksums of an empty body, and the parameter that names the algorithm of a checksum.
+const OF_EMPTY_BODY: [(&str, &str); 5] = [
+    ("x-amz-checksum-crc32", "AAAAAA=="),
+    ("x-amz-checksum-crc32c", "AAAAAA=="),
+    ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="),
+    ("x-amz-checksum-sha1", "2jmj7l5rSw0yVb/vlWAYkK/YBwk="),
+    ("x-amz-checksum-sha256", "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="),
+];
+const CHECKSUM_ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 
 /// Adds what a signed query says as headers.
 ///
@@ -44,6 +54,12 @@ pub fn apply(query: Option<&str>, headers: &mut HeaderMap) -> S3Result<()> {
             S3Error::with_message(S3ErrorCode::InvalidArgument, what)
         };
         let value: Vec<u8> = percent_decode_str(value).collect();
+        let is_placeholder =
+            |(checksum, of_empty): &(&str, &str)| name == *checksum && value == of_empty.as_bytes();
+        // The algorithm alone says nothing: a checksum that comes with it has its own name.
+        if name == CHECKSUM_ALGORITHM || OF_EMPTY_BODY.iter().any(is_placeholder) {
+            continue;
+        }
         let is_plain = value == b"UNSIGNED-PAYLOAD"
             || std::str::from_utf8(&value).is_ok_and(|text| hex::decode_hash(text).is_some());
         if name == PAYLOAD && !is_plain {
@@ -104,6 +120,15 @@ mod tests {
         ] {
             assert_eq!(applied(query, given), Err("InvalidArgument".to_owned()), "{query}");
         }
+    }
+
+    #[test]
+    fn checksums_of_a_body_that_nobody_knew_are_passed_by() {
+        let query = "X-Amz-Signature=f&x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32";
+        assert_eq!(applied(query, &[]).unwrap(), []);
+        let query = "X-Amz-Signature=f&x-amz-checksum-crc32=ZS0jFg%3D%3D&x-amz-sdk-checksum-algorithm=CRC32";
+        let headers = applied(query, &[]).unwrap();
+        assert_eq!(headers, [("x-amz-checksum-crc32".to_owned(), "ZS0jFg==".to_owned())]);
     }
 
     #[test]
