@@ -1,8 +1,12 @@
 //! Removes what uploads in parts left behind that nobody goes on with, and the parts of objects that are not there any more.
+//!
+//! Times of writing are of the clocks of those who wrote, and of the store. A machine that starts with a clock a week ahead
+//! would take all uploads for abandoned, so a process removes only what it has watched for a while itself, by a clock
+//! that does not jump.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ground::Key;
 use origin::{Error, Listed, Origin};
@@ -14,6 +18,9 @@ use super::multipart::{decoded, named_mark, remove};
 /// How often to look: a listing of all uploads' keys.
 const EVERY: Duration = Duration::from_secs(3600);
 
+/// For how long a process watches before it removes: a wrong clock is set by then (`ntpd` takes minutes, people hours).
+const WATCH_MAX: Duration = Duration::from_secs(12 * 3600);
+
 /// Of how many looks one is for the parts of objects, too: it asks for each such object.
 const PARTS_EVERY: u64 = 24;
 
@@ -22,16 +29,18 @@ const PAGE: usize = 1000;
 
 /// Looks again and again for uploads to which nothing was added for `age`; never returns.
 pub async fn keep_clean(origin: Arc<dyn Origin>, age: Duration) {
+    let watch_for = age.min(WATCH_MAX);
+    let (mut uploads, mut lists) = (Watch::new(watch_for), Watch::new(watch_for));
     for look in 0_u64.. {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = now.saturating_sub(age).as_micros() as u64;
-        match clean(&origin, before).await {
+        match clean(&origin, before, &mut uploads).await {
             Ok(0) => {}
             Ok(count) => info!("removed {count} uploads that nobody went on with"),
             Err(error) => warn!("cannot look for uploads that nobody goes on with: {error}"),
         }
         if look % PARTS_EVERY == 0 {
-            match forget(&origin, before).await {
+            match forget(&origin, before, &mut lists).await {
                 Ok(0) => {}
                 Ok(count) => {
                     info!("removed the parts of {count} objects that are not there any more")
@@ -39,13 +48,57 @@ pub async fn keep_clean(origin: Arc<dyn Origin>, age: Duration) {
                 Err(error) => warn!("cannot look for parts of objects that are not there: {error}"),
             }
         }
-        tokio::time::sleep(EVERY).await;
+        // Who sets a short age has it, also where the first look is when the watch begins.
+        tokio::time::sleep(EVERY.min(watch_for.max(Duration::from_secs(1)))).await;
+    }
+}
+
+/// What looked abandoned at earlier looks, and since when it has been as it is.
+struct Watch {
+    watch_for: Duration,
+    known: HashMap<Vec<u8>, Watched>,
+    /// Those of the present look; the others have gone, or somebody went on with them.
+    present: HashMap<Vec<u8>, Watched>,
+}
+
+#[derive(Clone, Copy)]
+struct Watched {
+    /// The time that the newest of its keys was written, by the writer's clock.
+    newest_unix_us: u64,
+    keys: usize,
+    since: Instant,
+}
+
+impl Watch {
+    fn new(watch_for: Duration) -> Watch {
+        Watch { watch_for, known: HashMap::new(), present: HashMap::new() }
+    }
+
+    /// Whether what has this name and these keys has been as it is for long enough.
+    fn has_waited(&mut self, name: &[u8], keys: &[Listed], now: Instant) -> bool {
+        let newest = keys.iter().map(|key| key.metadata.modified_unix_us).max();
+        let found = Watched { newest_unix_us: newest.unwrap_or(0), keys: keys.len(), since: now };
+        let is_same = |earlier: &&Watched| {
+            (earlier.newest_unix_us, earlier.keys) == (found.newest_unix_us, found.keys)
+        };
+        let watched = *self.known.get(name).filter(is_same).unwrap_or(&found);
+        self.present.insert(name.to_vec(), watched);
+        now.saturating_duration_since(watched.since) >= self.watch_for
+    }
+
+    /// Ends a look: what was not met in it is forgotten.
+    fn end_look(&mut self) {
+        self.known = std::mem::take(&mut self.present);
     }
 }
 
 /// Removes the lists of parts that were written before a time and that no object names: it was written anew, or removed. Returns how
 /// many. A list is written before its object, so the time is one by which the object is there, too.
-async fn forget(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, Error> {
+async fn forget(
+    origin: &Arc<dyn Origin>,
+    before_unix_us: u64,
+    watch: &mut Watch,
+) -> Result<usize, Error> {
     let (mut after, mut count): (Option<Vec<u8>>, usize) = (None, 0);
     loop {
         let page = origin.list(MADE.as_bytes(), after.as_deref(), PAGE).await?;
@@ -55,6 +108,7 @@ async fn forget(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, 
         for listed in page {
             if listed.metadata.modified_unix_us < before_unix_us
                 && !is_named(origin, &listed).await?
+                && watch.has_waited(&listed.key, std::slice::from_ref(&listed), Instant::now())
             {
                 unused.push(listed);
             }
@@ -62,6 +116,7 @@ async fn forget(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, 
         count += unused.len();
         remove(origin, unused).await;
         if !full {
+            watch.end_look();
             return Ok(count);
         }
     }
@@ -103,8 +158,12 @@ async fn pages(
 /// Removes the uploads that were begun, and whose last part came, before a time; and parts without an
 /// upload. Returns how many uploads. An upload that is completed at this moment fails, and is never made of
 /// other bytes: each part is compared with its etag.
-async fn clean(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, Error> {
-    let (mut young, mut old) = (HashSet::new(), HashMap::new());
+async fn clean(
+    origin: &Arc<dyn Origin>,
+    before_unix_us: u64,
+    watch: &mut Watch,
+) -> Result<usize, Error> {
+    let (mut young, mut old): (HashSet<String>, HashMap<String, Vec<Listed>>) = Default::default();
     let is_old = |listed: &Listed| listed.metadata.modified_unix_us < before_unix_us;
     pages(origin, BEGUN, |listed| {
         let Some(upload) = upload_of(&listed, BEGUN).map(str::to_owned) else { return };
@@ -126,6 +185,9 @@ async fn clean(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, E
         }
     })
     .await?;
+    let now = Instant::now();
+    old.retain(|upload, keys| watch.has_waited(upload.as_bytes(), keys, now));
+    watch.end_look();
     let count = old.len();
     // The mark of the upload is the first of its keys: without it nothing is added.
     for (_, keys) in old {
@@ -140,7 +202,7 @@ async fn clean(origin: &Arc<dyn Origin>, before_unix_us: u64) -> Result<usize, E
 mod tests {
     use crate::multipart::encoded;
     use bytes::Bytes;
-    use origin::{Attributes, Folder, Sharing, SingleChunk};
+    use origin::{Attributes, Folder, Metadata, Sharing, SingleChunk};
 
     use super::*;
 
@@ -173,7 +235,12 @@ mod tests {
         let before = put(format!("{BEGUN}{live}")).await;
         put(format!("{PARTS}{live}/00001")).await;
         put(format!("{PARTS}{late}/00002")).await;
-        assert_eq!(clean(&origin, before).await.unwrap(), 2);
+        // A process that has just begun removes nothing, whatever its clock says.
+        let mut patient = Watch::new(Duration::from_secs(3600));
+        assert_eq!(clean(&origin, u64::MAX, &mut patient).await.unwrap(), 0);
+        assert_eq!(clean(&origin, u64::MAX, &mut patient).await.unwrap(), 0);
+        let mut watch = Watch::new(Duration::ZERO);
+        assert_eq!(clean(&origin, before, &mut watch).await.unwrap(), 2);
         let mut keys = Vec::new();
         pages(&origin, "", |one| keys.push(String::from_utf8(one.key.to_vec()).unwrap()))
             .await
@@ -187,7 +254,34 @@ mod tests {
             "object".to_owned(),
         ];
         assert_eq!(keys, expected);
-        assert_eq!(clean(&origin, before).await.unwrap(), 0);
+        assert_eq!(clean(&origin, before, &mut watch).await.unwrap(), 0);
+    }
+
+    #[test]
+    fn what_changes_is_watched_anew() {
+        let listed = |key: &str, at: u64| Listed {
+            key: Key::from(key.as_bytes()),
+            metadata: Metadata {
+                size: 1,
+                etag: "a".into(),
+                modified_unix_us: at,
+                attributes: Attributes::default(),
+            },
+        };
+        let mut watch = Watch::new(Duration::from_secs(10));
+        let start = Instant::now();
+        let mut look = |second: u64, keys: &[Listed]| {
+            let waited = watch.has_waited(b"upload", keys, start + Duration::from_secs(second));
+            watch.end_look();
+            waited
+        };
+        let (one, two) = ([listed("a", 1)], [listed("a", 1), listed("b", 1)]);
+        assert!(!look(0, &one) && !look(9, &one) && look(10, &one));
+        // A further part, also one that a clock behind has stamped.
+        assert!(!look(11, &two) && look(21, &two));
+        assert!(!look(22, &[listed("a", 2), listed("b", 1)]));
+        watch.end_look();
+        assert!(!watch.has_waited(b"upload", &one, start + Duration::from_secs(40)));
     }
 
     #[tokio::test]
@@ -212,8 +306,11 @@ mod tests {
         put("named", "s3--parts", &format!("@{}", mark("a"))).await;
         put("written-anew", "s3--parts", &format!("@{}", mark("c"))).await;
         put("%41/ü", "s3--parts", &format!("@{}", mark("d"))).await;
-        assert_eq!(forget(&origin, 1).await.unwrap(), 0);
-        assert_eq!(forget(&origin, u64::MAX).await.unwrap(), 2);
+        let mut watch = Watch::new(Duration::ZERO);
+        assert_eq!(forget(&origin, 1, &mut watch).await.unwrap(), 0);
+        let mut patient = Watch::new(Duration::from_secs(3600));
+        assert_eq!(forget(&origin, u64::MAX, &mut patient).await.unwrap(), 0);
+        assert_eq!(forget(&origin, u64::MAX, &mut watch).await.unwrap(), 2);
         let left = origin.list(MADE.as_bytes(), None, 9).await.unwrap();
         let left: Vec<_> = left.iter().map(|one| String::from_utf8_lossy(&one.key)).collect();
         assert_eq!(
