@@ -113,11 +113,32 @@ fn traversal(at: SocketAddr) {
     assert!(matches!(reply.status, 200 | 400 | 403), "{reply:?}");
 }
 
+/// A client that sends its body in pieces reads the refusal that came before: its connection is not reset.
+fn late_bodies(at: SocketAddr) {
+    for head in ["content-length: 3000000", "transfer-encoding: chunked"] {
+        let mut stream = TcpStream::connect(at).unwrap();
+        let request = format!("PUT /objects/!s3/x HTTP/1.1\r\nhost: x\r\n{head}\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 403");
+        // The reply is here, so the server has ended its side. With a reset the second piece failed.
+        for _ in 0..30 {
+            stream.write_all(&[b'x'; 100_000]).unwrap();
+        }
+        let mut rest = String::new();
+        stream.read_to_string(&mut rest).unwrap();
+        assert!(rest.ends_with('}'), "{rest}");
+    }
+    honest(at, "bodies that come after their refusal");
+}
+
 fn attacked(at: SocketAddr, folder: &std::path::Path) {
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     smuggling(at);
     injection(at);
     traversal(at);
+    late_bodies(at);
     for up in folder.ancestors().skip(1).take(3) {
         assert!(!up.join("escaped").exists(), "{}", up.display());
     }

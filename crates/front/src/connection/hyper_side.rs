@@ -62,6 +62,11 @@ impl Link {
         matches!(self.turn, Turn::Request { left: 0, .. }) && stays && !self.phase.is_replying()
     }
 
+    /// Whether the client may still be sending the request that hyper has answered. Of one that hyper has for good only hyper knows.
+    pub(super) fn may_have_unread(&self) -> bool {
+        matches!(self.turn, Turn::Handed | Turn::Request { left: 1.., .. })
+    }
+
     /// Whether hyper, which has the connection for good, waits for the client's next request. The connection's place is
     /// then another's if need be; hyper itself does not look again after a reply for which it has waited.
     pub(super) fn is_awaited(&self) -> bool {

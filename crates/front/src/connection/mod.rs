@@ -10,6 +10,7 @@
 //! nothing had arrived. Each read then passed hyper's state machine in vain, hyper's timer of silence had to be
 //! corrected, and the end of a connection was hyper's, which did not know of the reads under way.
 
+mod discard;
 mod hyper_side;
 mod plain;
 
@@ -39,6 +40,7 @@ use wire::refusal::Phase;
 
 use super::quick::{Quick, Slot};
 use super::socket::{Socket, Stream};
+use discard::Discard;
 use hyper_side::{HyperSide, Link, Turn};
 use plain::{PlainReads, Step};
 
@@ -66,6 +68,8 @@ pub(crate) struct Connection<S: Quick, V: HttpService<Incoming>> {
     terms: Terms,
     opened: Nanos,
     silence: Option<Pin<Box<Sleep>>>,
+    /// What comes after the last reply.
+    discard: Option<Discard>,
     /// Nothing begins any more.
     is_ending: bool,
     /// hyper knows that.
@@ -103,6 +107,7 @@ where
             terms,
             opened: clock::now(),
             silence: None,
+            discard: None,
             is_ending: false,
             is_told: false,
         }
@@ -160,6 +165,10 @@ where
     /// Serves until the connection ends.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
+            if let Some(discard) = &mut self.discard {
+                let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+                return discard.poll(&mut link.socket.stream, context);
+            }
             if ready!(self.poll_plain(context)) == Some(Step::End) {
                 // What is left of a connection whose client is gone, or gets nothing more: no reason to wait.
                 let _ = self.link().socket.stream.poll_shutdown(context);
@@ -169,7 +178,14 @@ where
             // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
             // the client's to know.
             if Pin::new(hyper).poll(context).is_ready() {
-                return Poll::Ready(());
+                let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+                // A spare seat is for the next one that comes.
+                if self.terms.seat != Seat::Regular || !link.may_have_unread() {
+                    return Poll::Ready(());
+                }
+                let _ = link.socket.stream.poll_shutdown(context);
+                self.discard = Some(Discard::new());
+                continue;
             }
             if self.link().is_answered() {
                 continue;
