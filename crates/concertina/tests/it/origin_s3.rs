@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use configuration as config;
 use configuration::{Secret, Size};
-use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, SingleChunk};
+use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, SingleChunk, VersionHasher};
 
 use crate::left_out::left_out;
 use crate::origin::{Pieces, key, raise, read, run, staged, suite, write};

@@ -16,6 +16,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use ground::Etag;
+
 use crate::metadata::Metadata;
 
 /// Objects whose etags are remembered, at most: some 2 MB.
@@ -80,13 +82,16 @@ struct Sight {
     seal: Option<Seal>,
     /// Whether this etag came with metadata of another one's write.
     is_rewritten: bool,
+    /// The version that its bytes have, where that was found to be another than our metadata says.
+    found: Option<Etag>,
     proof: Proof,
 }
 
 impl Sight {
     /// One of now.
     fn new(name: [u8; 16], etag: Box<str>, seal: Option<Seal>, is_rewritten: bool) -> Sight {
-        Sight { name, etag, seal, is_rewritten, proof: Proof::Since(Instant::now()) }
+        let proof = Proof::Since(Instant::now());
+        Sight { name, etag, seal, is_rewritten, found: None, proof }
     }
 }
 
@@ -184,20 +189,41 @@ impl EtagTable {
             false => Some(true),
         });
         // What was acknowledged stays so while it is seen again.
-        let proof = before.filter(|before| *before.etag == *etag).map(|before| before.proof);
+        let same = before.filter(|before| *before.etag == *etag);
         let mut sight = Sight::new(name, etag.into(), Some(seal), rewritten.is_some());
-        sight.proof = proof.unwrap_or(sight.proof);
+        if let Some(before) = same {
+            (sight.proof, sight.found) = (before.proof, before.found.clone());
+        }
         *slot = Some(sight);
         rewritten
     }
 
-    /// Notes that an object's bytes are not those of our metadata.
-    pub fn mismatched(&self, path: &str, etag: &str, seal: Seal) {
-        if etag.len() <= ETAG_BYTES_MAX {
-            let (slot, name) = self.slot(path);
-            let sight = Sight::new(name, etag.into(), Some(seal), true);
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(sight);
+    /// The version that an object's bytes have, if they were found not to be those of our metadata, and twice the same: another
+    /// tool's.
+    pub fn version_of_bytes(&self, path: &str, etag: &str) -> Option<Etag> {
+        let (slot, name) = self.slot(path);
+        let slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = slot.as_ref().filter(|it| it.name == name && *it.etag == *etag);
+        known.filter(|it| it.is_rewritten).and_then(|it| it.found.clone())
+    }
+
+    /// Notes that an object's bytes are not those of our metadata, and which version they have. What is found twice was written
+    /// so, by another tool. What is found once may have been damaged on its way: were it taken for that tool's, the
+    /// next damaged reply would be served, and kept.
+    pub fn mismatched(&self, path: &str, etag: &str, seal: Seal, found: Etag) {
+        if etag.len() > ETAG_BYTES_MAX {
+            return;
         }
+        let (slot, name) = self.slot(path);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = slot.as_ref().filter(|it| it.name == name && *it.etag == *etag);
+        if known.is_some_and(|it| it.is_rewritten && it.found.is_some()) {
+            return;
+        }
+        let is_found_again = known.is_some_and(|it| it.found.as_ref() == Some(&found));
+        let mut sight = Sight::new(name, etag.into(), Some(seal), is_found_again);
+        sight.found = Some(found);
+        *slot = Some(sight);
     }
 }
 
@@ -266,7 +292,7 @@ mod tests {
         known.set("p", "c".to_owned(), None);
         known.distrust();
         assert!(known.proves("o", long_ago) && known.get("p").is_none());
-        known.mismatched("o", "b", others);
+        known.mismatched("o", "b", others, "1".into());
         assert!(!known.proves("o", long_ago));
     }
 
@@ -284,9 +310,24 @@ mod tests {
         known.set(path, "d".to_owned(), Some(ours));
         assert_eq!(known.is_rewritten(path, "d", ours), None);
         assert_eq!(known.is_rewritten(path, "e", ours), Some(true));
-        // Nothing was seen before, but the bytes differ.
-        let other = "p";
-        known.mismatched(other, "a", ours);
-        assert_eq!(known.is_rewritten(other, "a", ours), Some(false));
+    }
+
+    #[test]
+    fn bytes_that_differ_twice_alike_are_another_tools() {
+        let (known, ours) = (EtagTable::default(), seal(1));
+        let damaged = |found: &str| known.mismatched("p", "a", ours, found.into());
+        damaged("1");
+        assert_eq!(known.is_rewritten("p", "a", ours), None);
+        damaged("2");
+        assert_eq!(known.is_rewritten("p", "a", ours), None, "damaged on the way, twice");
+        assert_eq!(known.version_of_bytes("p", "a"), None);
+        damaged("2");
+        assert_eq!(known.is_rewritten("p", "a", ours), Some(false));
+        assert_eq!(known.version_of_bytes("p", "a").as_deref(), Some("2"));
+        // From then on they are held against what they were.
+        damaged("3");
+        assert_eq!(known.is_rewritten("p", "a", ours), Some(false));
+        assert_eq!(known.version_of_bytes("p", "a").as_deref(), Some("2"));
+        assert_eq!(known.version_of_bytes("p", "b"), None);
     }
 }

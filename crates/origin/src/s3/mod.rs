@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 
 use ::http::StatusCode;
 use bytes::Bytes;
-use ground::Key;
 use ground::origin::OriginId;
+use ground::{Etag, Key};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tracing::warn;
 
@@ -321,13 +321,21 @@ impl Store {
         let metadata = self.judge_metadata(&name, &part.head).await?;
         let (rest, etag) = (part.range, part.head.etag);
         let (left, whole) = (rest.end - rest.start, rest == (0..metadata.size));
-        let hasher = VersionHasher::for_etag(&metadata.etag).filter(|_| whole);
+        // Of an object that another tool wrote the version of its bytes may be known.
+        let known = etag.as_ref().and_then(|etag| self.known.version_of_bytes(&name, etag));
+        let expected = known.unwrap_or_else(|| metadata.etag.clone());
+        let hasher = VersionHasher::for_etag(&expected).filter(|_| whole);
         let version = hasher.map(|hasher| Version {
             hasher,
+            expected,
             metadata: metadata.clone(),
             name: name.clone(),
             etag: etag.clone(),
         });
+        if let Some(version) = version.as_ref().filter(|_| left == 0) {
+            // No piece will come to be compared.
+            version.check(self)?;
+        }
         let client = self.client.clone();
         let reader = ObjectReader { client, name, etag, body, rest, attempts };
         let (send, pieces) = mpsc::channel(object_reader::PIECES_MAX);
@@ -390,10 +398,30 @@ struct Body {
 /// What the bytes of a whole object are compared with.
 struct Version {
     hasher: VersionHasher,
+    expected: Etag,
     metadata: Metadata,
     name: String,
     /// The store's own.
     etag: Option<String>,
+}
+
+impl Version {
+    /// Refuses bytes, all of which were hashed, that are of another version.
+    fn check(&self, store: &Store) -> Result<(), Error> {
+        let found = self.hasher.finish(&self.metadata.attributes);
+        if found == self.expected {
+            return Ok(());
+        }
+        // If another tool wrote it, further reads find the same bytes.
+        if let Some(etag) = &self.etag {
+            store.known.mismatched(&self.name, etag, Seal::of_metadata(&self.metadata), found);
+        }
+        Err(Error::Damaged(format!(
+            "the bytes at {} do not match the object's version: they were damaged on their way or at the store, or another tool \
+             changed them and kept our metadata, which the next reads show; write the object again",
+            store.place
+        )))
+    }
 }
 
 impl Chunks for Body {
@@ -422,18 +450,10 @@ impl Body {
         self.left = self.left.checked_sub(piece.len() as u64).ok_or_else(|| {
             Error::Damaged("the store sent more bytes than it announced".to_owned())
         })?;
-        if let Some(Version { hasher, metadata, name, etag }) = &mut self.version {
-            hasher.update(&piece);
-            if self.left == 0 && hasher.finish(&metadata.attributes) != metadata.etag {
-                // If another tool wrote it, the next read finds that tool's object.
-                if let Some(etag) = etag {
-                    self.store.known.mismatched(name, etag, Seal::of_metadata(metadata));
-                }
-                return Err(Error::Damaged(format!(
-                    "the bytes at {} do not match the object's version: another tool changed them \
-                     and kept our metadata, or the store damaged them; write the object again",
-                    self.store.place
-                )));
+        if let Some(version) = &mut self.version {
+            version.hasher.update(&piece);
+            if self.left == 0 {
+                version.check(&self.store)?;
             }
         }
         Ok(piece)
