@@ -53,6 +53,10 @@ impl Pipeline {
     }
 }
 
+/// Pieces of a reply that are sent without a copy. More of them are values of many keys: the kernel then takes longer over the list
+/// than a copy takes.
+const PIECES_MAX: usize = 32;
+
 /// A client's connection.
 pub(crate) struct Client {
     pub(crate) stream: Stream,
@@ -111,22 +115,29 @@ impl Client {
         }
     }
 
-    /// Sends the two pieces of a reply. Where no other reply is to follow they leave at once,
-    /// without a copy; otherwise with the others at the end of the turn. So does what the socket
-    /// does not take; so is an error of the socket found.
-    pub(crate) fn send(&mut self, first: &[u8], rest: &[u8]) {
+    /// Sends the pieces of a reply. Where no other reply is to follow they leave at once, without a copy unless they are many;
+    /// otherwise with the others at the end of the turn. So does what the socket does not take; so is an error of the socket
+    /// found.
+    pub(crate) fn send(&mut self, pieces: &[&[u8]]) {
         let mut sent = 0;
-        if self.queue.is_empty() && self.out.is_empty() && !(first.is_empty() && rest.is_empty()) {
-            let written = match (first.is_empty(), rest.is_empty()) {
-                (true, _) => self.stream.write(rest),
-                (_, true) => self.stream.write(first),
-                _ => self.stream.write_vectored(&[IoSlice::new(first), IoSlice::new(rest)]),
+        if self.queue.is_empty() && self.out.is_empty() {
+            let written = match pieces {
+                [[], one] | [one, []] => (!one.is_empty()).then(|| self.stream.write(one)),
+                several => (several.len() <= PIECES_MAX).then(|| {
+                    let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+                    for (slice, piece) in slices.iter_mut().zip(several) {
+                        *slice = IoSlice::new(piece);
+                    }
+                    self.stream.write_vectored(&slices[..several.len()])
+                }),
             };
-            sent = written.unwrap_or(0);
+            sent = written.and_then(Result::ok).unwrap_or(0);
         }
-        let out = self.out.end();
-        out.extend_from_slice(first.get(sent..).unwrap_or_default());
-        out.extend_from_slice(rest.get(sent.saturating_sub(first.len())..).unwrap_or_default());
+        for piece in pieces {
+            let skipped = sent.min(piece.len());
+            sent -= skipped;
+            self.out.end().extend_from_slice(&piece[skipped..]);
+        }
     }
 
     /// Whether all that was read is answered, so that another process can go on with the connection.

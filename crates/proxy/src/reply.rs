@@ -75,6 +75,33 @@ pub(crate) fn is_whole(request: &Request, part: &[u8]) -> bool {
     request.parts == 0 || is_error(part)
 }
 
+/// The pieces of a get's reply, of which `rest` is the last part, in the order of its keys: memcached answers so, and a client that
+/// walks its list of keys as values come (Cache::Memcached::Fast) takes those before the one that comes for misses.
+/// `None` if it is in this order as it came, or holds anything else than values of the request's keys.
+pub(crate) fn in_order<'a>(request: &'a Request, rest: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+    let (reply, count) = (&request.reply[..], request.keys.len());
+    let is_put_together = !reply.is_empty() && !rest.is_empty();
+    if !is_put_together || count < 2 || request.expect != Expect::Values {
+        return None;
+    }
+    let mut found = Vec::with_capacity(count);
+    // Each part has its values in the order of the keys, so the next one is looked for behind the last: once around for each part.
+    let mut next = 0;
+    for value in memcached::values(reply).chain(memcached::values(rest)) {
+        let is_key = |index: &usize| request.slice(request.keys[*index]) == value.key;
+        let index = (next..count).find(is_key).or_else(|| (0..next).find(is_key))?;
+        found.push((index, value.whole));
+        next = index + 1;
+    }
+    let bytes: usize = found.iter().map(|(_, whole)| whole.len()).sum();
+    if found.is_sorted_by_key(|(index, _)| *index) || bytes + END.len() != reply.len() + rest.len()
+    {
+        return None;
+    }
+    found.sort_by_key(|(index, _)| *index);
+    Some(found.into_iter().map(|(_, whole)| whole).chain([END]).collect())
+}
+
 /// What a read-back (`mg KEY f s t c v`) has read.
 struct Item<'a> {
     value: &'a [u8],
@@ -198,6 +225,36 @@ mod tests {
         check(b"mg ab v k Ox c\r\n", Verb::MetaGet, meta, b"VA 3 kab Ox c9\r\na\r\n\r\n");
         check(b"mg ab t\r\n", Verb::MetaGet, meta, b"HD t-1\r\n");
         check(b"mg ab v0 t\r\n", Verb::MetaGet, meta, b"VA 3 t-1\r\na\r\n\r\n");
+    }
+
+    #[test]
+    fn values_are_in_the_order_of_the_keys() {
+        let command = b"get a b c a d\r\n";
+        let ordered = |reply: &[u8], rest: &[u8]| {
+            let (mut requests, at) = request(command, Verb::Get, Expect::Values, (4, 5));
+            let request = requests.request_mut(at);
+            request.keys = (0..5).map(|i| (4 + 2 * i, 5 + 2 * i)).collect();
+            request.reply.extend_from_slice(reply);
+            let pieces = in_order(request, rest).unwrap_or(vec![reply, rest]);
+            String::from_utf8(pieces.concat()).unwrap()
+        };
+        let value = |key: &str| format!("VALUE {key} 0 2\r\n\r\n\r\n");
+        let values = |keys: &str| keys.split(' ').map(value).collect::<String>();
+        let end = |keys: &str| values(keys) + "END\r\n";
+        for (reply, rest, expected) in [
+            ("b d", "a c a", "a b c a d"),
+            ("a c a d", "b", "a b c a d"),
+            ("c b", "a a", "a b c a"),
+            ("a b", "c d", "a b c d"),
+            ("d", "b", "b d"),
+        ] {
+            assert_eq!(ordered(values(reply).as_bytes(), end(rest).as_bytes()), end(expected));
+        }
+        // What is not of the request is left as it is, as is an error.
+        let strange = ordered(values("d e").as_bytes(), end("a").as_bytes());
+        assert_eq!(strange, end("d e a"));
+        let error = "SERVER_ERROR out of memory\r\n";
+        assert_eq!(ordered(b"", error.as_bytes()), error);
     }
 
     #[test]

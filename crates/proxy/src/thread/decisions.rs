@@ -185,7 +185,10 @@ impl Thread {
         };
         client.replied(bytes);
         if client.queue.front() != Some(&at) {
-            under_way.reply.extend_from_slice(rest);
+            match reply::in_order(under_way, rest).map(|pieces| pieces.concat()) {
+                Some(reply) => under_way.reply = reply,
+                None => under_way.reply.extend_from_slice(rest),
+            }
             under_way.state = State::Replied;
             return;
         }
@@ -193,7 +196,10 @@ impl Thread {
             client.moved = self.now;
         }
         client.queue.pop_front();
-        client.send(&under_way.reply, rest);
+        match reply::in_order(under_way, rest) {
+            Some(pieces) => client.send(&pieces),
+            None => client.send(&[&under_way.reply, rest]),
+        }
         under_way.state = State::Delivered;
         self.requests.release(at);
         while let Some(&next) = client.queue.front() {
