@@ -38,6 +38,7 @@
 //! values.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+mod binary;
 mod fit;
 mod limits;
 mod reply;
@@ -46,6 +47,7 @@ mod token;
 mod verb;
 mod write;
 
+pub use binary::{BINARY_CLIENT, refuse_binary};
 pub use fit::fits;
 pub use limits::Limits;
 pub use reply::{Answer, Expect, Reply, Scanned, Scanner, Value, is_suppressed, is_won, values};

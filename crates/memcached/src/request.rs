@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use memchr::memchr;
 
+use crate::binary;
 use crate::limits::{Limits, VALUE_BYTES_MAX};
 use crate::reply::Expect;
 use crate::token::{
@@ -205,8 +206,8 @@ fn flag_bit(letter: u8) -> u64 {
 /// However the bytes of a connection are cut into buffers, the requests are the same, as long as
 /// each buffer begins where the last request (or what was to be dropped) ended.
 pub fn parse<'a>(buffer: &'a [u8], limits: &Limits) -> Parsed<'a> {
-    // The first byte of a request of the binary protocol, of no command of this one.
-    if buffer.first() == Some(&0x80) {
+    // Its refusal is `refuse_binary`.
+    if buffer.first() == Some(&binary::REQUEST) {
         return close("");
     }
     let bytes_max = line_bytes_max(buffer, limits);

@@ -33,6 +33,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::warn;
 
 use counts::{Count, Stats};
 use front::{Front, Protocol};
@@ -233,7 +234,11 @@ impl Session {
                     if let Some(drops) = drops {
                         self.drop_value(&drops).await;
                     }
-                    self.out.extend_from_slice(reply.as_bytes());
+                    let binary = memcached::refuse_binary(&input.bytes[used..]);
+                    if binary.is_some() {
+                        warn!("{}", memcached::BINARY_CLIENT);
+                    }
+                    self.out.extend_from_slice(binary.as_deref().unwrap_or(reply.as_bytes()));
                     let here = more.min((input.bytes.len() - used - consumed) as u64);
                     used += consumed + here as usize;
                     input.skip = more - here;

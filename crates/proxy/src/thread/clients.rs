@@ -308,6 +308,10 @@ impl Thread {
                     if let Some(drops) = drops {
                         self.drop_value(place, drops);
                     }
+                    let binary = memcached::refuse_binary(&bytes[at..]);
+                    if binary.is_some() {
+                        warn!("{}", memcached::BINARY_CLIENT);
+                    }
                     at += consumed;
                     let here = skip.min((bytes.len() - at) as u64);
                     at += here as usize;
@@ -316,7 +320,7 @@ impl Thread {
                         client.ending |= close;
                     }
                     self.shared.counters(self.index).add(Count::Refused, 1);
-                    self.answer(place, reply.as_bytes());
+                    self.answer(place, binary.as_deref().unwrap_or(reply.as_bytes()));
                 }
             }
         }

@@ -106,7 +106,12 @@ fn every_malformed_command_gets_its_error_and_the_connection_goes_on() {
         talk(&address, format!("get{keys}\r\nquit\r\n").as_bytes(), usize::MAX)
             .starts_with("CLIENT_ERROR")
     );
-    assert_eq!(talk(&address, b"\x80\x00\x00\x00", 100), "");
+    // A client of the binary protocol shows the text that comes with its refusal.
+    let mut binary = TcpStream::connect(&address).unwrap();
+    binary.write_all(b"\x80\x0b\x00\x00").unwrap();
+    let mut reply = Vec::new();
+    binary.read_to_end(&mut reply).unwrap();
+    assert!(reply.starts_with(b"\x81\x0b") && reply.ends_with(b"text protocol"), "{reply:?}");
     assert_eq!(talk(&address, b"POST /?get HTTP/1.1\r\nHost: x\r\n\r\nset k 0 0 1\r\n", 100), "");
 }
 
