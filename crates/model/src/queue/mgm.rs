@@ -149,6 +149,11 @@ impl<D: ServiceTime> MgmLoads<D> {
         Ok(MgmLoads { service, shape, delays })
     }
 
+    /// The mean wait in seconds at each utilisation.
+    pub(crate) fn waiting_means(&self) -> impl Iterator<Item = f64> {
+        self.delays.iter().map(|delay| delay.moments(&self.service, &self.shape).0)
+    }
+
     /// P(response time ≤ t seconds) at each utilisation. Cost: that of one CDF of [`Mgm`], and some
     /// 10 to 50 µs a load.
     pub(crate) fn response_cdfs_at(&self, t: f64) -> Vec<f64> {

@@ -6,18 +6,23 @@
 //! barycentric formula (J.-P. Berrut, L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM
 //! Review 46, 2004). With one server there is no difference, and nothing is computed.
 //!
+//! Likewise the mean wait over that of Cosmetatos's formula, which is 1 at saturation: two laws of one variance have one mean wait by that
+//! formula, which was up to a fifth too long (lognormal, SCV 9, four servers at 75 %).
+//!
 //! Cost: [`POINTS`] − 1 queues for a law, some tens of milliseconds up to 16 servers and 0.2 s past
 //! them; once, because a class keeps them ([`SolvedQueues`]).
 //!
 //! [`Mgm`]: crate::queue::Mgm
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::bisection::bisect;
 use crate::distribution::{Empirical, ServiceTime};
 use crate::queue::{
     Evaluated, InOrder, InOrderQueue, MgmLoads, SharedQueue, Slowdown, SlowdownQueue, erlang_c,
 };
+
+use super::class::waiting_mean;
 
 /// Number of utilisations at which the two forms are compared.
 const POINTS: usize = 12;
@@ -160,6 +165,8 @@ pub(super) struct Several {
     lowest: f64,
     service: Empirical,
     servers: u32,
+    /// The mean waits at the points over those of Cosmetatos's formula, computed when they are first wanted.
+    wait_ratios: OnceLock<[f64; POINTS]>,
 }
 
 impl Several {
@@ -169,7 +176,25 @@ impl Several {
         // The value at utilisation 1 is known.
         let utilisations: Vec<f64> = (1..POINTS).map(at).collect();
         let queues = MgmLoads::new(servers, service.clone(), &utilisations).ok()?;
-        Some(Several { utilisations, queues, lowest, service: service.clone(), servers })
+        let (service, wait_ratios) = (service.clone(), OnceLock::new());
+        Some(Several { utilisations, queues, lowest, service, servers, wait_ratios })
+    }
+
+    /// The mean wait at a utilisation over that of Cosmetatos's formula.
+    pub(super) fn wait_ratio(&self, utilisation: f64) -> f64 {
+        let (mean, scv) = (self.service.mean(), self.service.scv());
+        let ratios = self.wait_ratios.get_or_init(|| {
+            let mut ratios = [1.0; POINTS];
+            let solved = self.utilisations.iter().zip(self.queues.waiting_means());
+            for (ratio, (rho, wait)) in ratios.iter_mut().skip(1).zip(solved) {
+                let rate = rho * f64::from(self.servers) / mean;
+                *ratio = wait / waiting_mean(rate, mean, scv, self.servers);
+            }
+            // Where a queue could not be solved, the formula stands.
+            let known = ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0);
+            if known { ratios } else { [1.0; POINTS] }
+        });
+        interpolated(ratios, self.lowest, utilisation)
     }
 
     /// The excess of the response CDF at `t` seconds over the plain form.
@@ -193,6 +218,24 @@ fn chebyshev(k: usize) -> f64 {
     (std::f64::consts::PI * k as f64 / (POINTS - 1) as f64).cos()
 }
 
+/// What is known at the Chebyshev points of the utilisations from `lowest` to 1, at another one; below `lowest` as there.
+fn interpolated(values: &[f64; POINTS], lowest: f64, utilisation: f64) -> f64 {
+    let x = (2.0 * (utilisation.max(lowest) - lowest) / (1.0 - lowest) - 1.0).max(-1.0);
+    let (mut above, mut below) = (0.0, 0.0);
+    for (k, value) in values.iter().enumerate() {
+        let apart = x - chebyshev(k);
+        if apart == 0.0 {
+            return *value;
+        }
+        let end = k == 0 || k == POINTS - 1;
+        let sign = if k % 2 == 0 { 1.0 } else { -1.0 };
+        let weight = sign * if end { 0.5 } else { 1.0 } / apart;
+        above += weight * value;
+        below += weight;
+    }
+    above / below
+}
+
 /// The excess of the response CDF at one time over the plain form, for any load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Excess {
@@ -209,20 +252,7 @@ impl Excess {
         if rho.is_nan() || rho <= 0.0 || rho >= 1.0 {
             return 0.0;
         }
-        let x = (2.0 * (rho.max(self.lowest) - self.lowest) / (1.0 - self.lowest) - 1.0).max(-1.0);
-        let (mut above, mut below) = (0.0, 0.0);
-        for (k, value) in self.values.iter().enumerate() {
-            let apart = x - chebyshev(k);
-            if apart == 0.0 {
-                return value * erlang_c(self.servers, rho);
-            }
-            let end = k == 0 || k == POINTS - 1;
-            let sign = if k % 2 == 0 { 1.0 } else { -1.0 };
-            let weight = sign * if end { 0.5 } else { 1.0 } / apart;
-            above += weight * value;
-            below += weight;
-        }
-        above / below * erlang_c(self.servers, rho)
+        interpolated(&self.values, self.lowest, rho) * erlang_c(self.servers, rho)
     }
 }
 
@@ -232,6 +262,32 @@ mod tests {
     use crate::storage::several::tests::class;
 
     use super::*;
+
+    /// At loads between those that were solved, and of laws with one variance and unlike waits.
+    #[test]
+    fn mean_waits_are_those_of_the_solved_queue() {
+        use crate::distribution::{Hyperexponential, Lognormal};
+        use crate::queue::{Mgm, Queue};
+        let laws: [Box<dyn ServiceTime>; 4] = [
+            Box::new(Gamma::new(0.01, 0.5).unwrap()),
+            Box::new(Lognormal::new(0.01, 4.0).unwrap()),
+            Box::new(Lognormal::new(0.01, 9.0).unwrap()),
+            Box::new(Hyperexponential::new(&[(0.9, 0.005), (0.1, 0.055)]).unwrap()),
+        ];
+        for (law, servers) in laws.iter().zip([3, 4, 4, 4]) {
+            let class = class(&**law, servers);
+            for utilisation in [0.2, 0.5, 0.62, 0.75, 0.93] {
+                let rate = utilisation * f64::from(servers) / 0.01;
+                let naive = Mgm::new(rate, servers, class.service.clone()).unwrap();
+                let (found, known) = (class.waiting_mean(rate, 1.0), naive.waiting_mean());
+                let off = (found - known).abs() / naive.response_mean();
+                assert!(off < 0.004, "{servers} {utilisation}: {found} {known}");
+                // A device twice as slow waits twice as long for half the rate.
+                let slow = class.waiting_mean(rate / 2.0, 2.0);
+                assert!((slow / found / 2.0 - 1.0).abs() < 1e-9);
+            }
+        }
+    }
 
     #[test]
     fn queues_are_solved_once_for_a_law_and_its_clones() {
