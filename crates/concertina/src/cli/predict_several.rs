@@ -81,6 +81,7 @@ impl Several {
             Some(Ok(hedged)) => {
                 value["hedged"] = serde_json::to_value(hedged)?;
                 value["hedged"]["stable"] = true.into();
+                value["hedged"]["may_tip_over"] = hedged.may_tip_over().into();
             }
             Some(Err(why)) => {
                 value["hedged"] = serde_json::json!({ "stable": false, "statement": why })
@@ -102,17 +103,30 @@ fn head(first: [&str; 3], within_s: &[f64]) -> Vec<String> {
 fn hedge_text(hedge: Hedge, within_s: &[f64], all: &[&Result<HedgedPrediction, String>]) -> String {
     let head = head(["rate/s", "sent twice %", "request"], within_s);
     let mut grid = Grid { head, align: "rrl", rows: Vec::new() };
-    let mut notes = String::new();
+    let (mut notes, mut lasting) = (String::new(), None);
     for found in all {
         match found {
             Ok(found) => {
                 let (rate, offered) = (digits(found.rate, 4), digits(found.offered_rate.value, 4));
                 let twice = percent(found.share_hedged.value);
                 grid.row(row([rate, String::new(), "single".to_owned()], &found.single));
-                grid.row(row([offered, twice, "hedged".to_owned()], &found.hedged));
+                let tips = found.may_tip_over();
+                let hedged = if tips { "hedged !" } else { "hedged" };
+                grid.row(row([offered, twice, hedged.to_owned()], &found.hedged));
+                if tips {
+                    lasting = found.rate_lasting;
+                }
             }
             Err(why) => notes += &format!("With second requests: {}\n", why.trim_end()),
         }
+    }
+    if let Some(rate) = lasting {
+        notes += &format!(
+            "! Past {} requests/s the servers do not carry all requests twice. Chance, a pause or a restart brings them there; then \
+             every request is late, is sent twice, and it stays so. These figures hold until then. Bound the share that is sent \
+             twice (`gateway.hedge_share`), or hedge below that load.\n",
+            digits(rate, 4)
+        );
     }
     format!(
         "Hedged requests: a second one to another server after {}; rate/s with the second requests.\n\n{}{notes}\

@@ -25,6 +25,11 @@ pub struct HedgedPrediction {
     pub offered_rate: Parameter,
     /// Share of the requests that are sent twice.
     pub share_hedged: Parameter,
+    /// Half of what the servers carry, requests/s on all of them; `None` if they carry any load. Past it they are saturated
+    /// once all requests are sent twice, and stay so: chance, a pause or a restart leads there. Nothing cancels a request
+    /// or bounds the share that is sent twice.
+    #[serde(default)]
+    pub rate_lasting: Option<f64>,
     /// A request without hedging, at `rate`.
     pub single: ResponseTimes,
     /// The first reply with hedging, at `offered_rate`.
@@ -64,6 +69,7 @@ impl Model {
         let known = self.known_loads();
         found.widen(known.unknown_at(found.offered_rate.value));
         found.rate = single.rate;
+        found.rate_lasting = found.rate_lasting.map(|rate| rate * servers);
         let offered = &mut found.offered_rate;
         for end in [&mut offered.value, &mut offered.low, &mut offered.high] {
             *end *= servers;
@@ -90,6 +96,11 @@ impl ClusterModel {
 }
 
 impl HedgedPrediction {
+    /// Whether the servers may end in sending all requests twice, for good.
+    pub fn may_tip_over(&self) -> bool {
+        self.share_hedged.value > 0.0 && self.rate_lasting.is_some_and(|most| self.rate >= most)
+    }
+
     /// Widens the intervals by what is not known of the servers at the load with second requests, as a share of all requests. The load of
     /// second requests is then not known either: at most one for each request.
     fn widen(&mut self, unknown: f64) {
@@ -198,8 +209,10 @@ fn predict(
     let shares: Vec<f64> = found.loads.iter().map(|load| load / rate - 1.0).collect();
     let within =
         single.within.iter().map(|w| WithinTime { t_s: w.t_s, share: found.within(w.t_s) });
+    let saturation = servers.fitted.saturation();
     Ok(HedgedPrediction {
         rate,
+        rate_lasting: saturation.is_finite().then_some(saturation / 2.0),
         delay_s: hedge.delay_s(),
         offered_rate: Parameter::from_replicates(found.load, &found.loads, "1/s"),
         share_hedged: Parameter::from_replicates(found.load / rate - 1.0, &shares, "1"),
