@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::statistics::quantile_beyond;
 
-use super::parts::SpeedByNumber;
+use super::parts::{Parameter, SpeedByNumber};
 
 /// Parameters of the fits of resampled windows, a row each.
 ///
@@ -81,6 +82,36 @@ impl Replicates {
                 row.iter_mut().skip(at).take(1).for_each(|value| *value = of(i, *value));
             }
         }
+    }
+
+    /// Moves a column to a parameter that was edited: the file's numbers are the user's to change, and each has its replicates. What
+    /// stands at or beyond the ends of the old interval stands so to the new one.
+    ///
+    /// A parameter that was fitted holds the interval of its column, or its value is among the column's: where neither is so, it was
+    /// edited.
+    pub(super) fn follow(&mut self, name: &str, parameter: &Parameter) {
+        let Some(at) = self.columns.iter().position(|column| column == name) else { return };
+        let values: Vec<f64> = self.rows.iter().filter_map(|row| row.get(at)).copied().collect();
+        let quantile = |p| quantile_beyond(&values, p);
+        let (Some(low), Some(middle), Some(high)) =
+            (quantile(0.025), quantile(0.5), quantile(0.975))
+        else {
+            return;
+        };
+        let (new, slack) = (parameter.value, 1e-9 * parameter.value.abs());
+        let holds = parameter.low <= low + slack && high - slack <= parameter.high;
+        let is_among = low - slack <= new && new <= high + slack;
+        if holds || is_among {
+            return;
+        }
+        let part = |span: f64, of: f64| if of > 0.0 { span / of } else { 0.0 };
+        let below = part(new - parameter.low, middle - low);
+        let above = part(parameter.high - new, high - middle);
+        self.change(name, |_, old| {
+            let moved = new + (old - middle) * if old < middle { below } else { above };
+            // Times and shares stay what they are: far below the interval a line would end below 0.
+            moved.max(0.5 * parameter.low.min(new))
+        });
     }
 
     /// The rows, by the names of their columns.
@@ -189,6 +220,41 @@ mod tests {
         let draw = of.draw(1).unwrap();
         assert_eq!((draw.get("a"), draw.get("b"), draw.get("c")), (Some(3.0), Some(11.0), None));
         assert!(of.draw(2).is_none());
+    }
+
+    #[test]
+    fn a_column_follows_an_edited_parameter() {
+        let column = |values: &[f64]| Replicates {
+            columns: vec!["q0".to_owned()],
+            rows: values.iter().map(|value| vec![*value]).collect(),
+        };
+        let of = |replicates: &Replicates| -> Vec<f64> {
+            replicates.draws().filter_map(|draw| draw.get("q0")).collect()
+        };
+        let values: Vec<f64> = (0..=100).map(|i| 16.0 + 0.08 * f64::from(i)).collect();
+        let followed = |value, low, high| {
+            let mut replicates = column(&values);
+            replicates.follow("q0", &Parameter { value, low, high, unit: "s".to_owned() });
+            of(&replicates)
+        };
+        // As fitted: the interval of the column, also where the value is beside it, or a wider one.
+        for value in [20.0, 25.0, 3.0] {
+            let fitted = Parameter::from_replicates(value, &values, "s");
+            assert_eq!(followed(value, fitted.low, fitted.high), values);
+        }
+        assert_eq!(followed(20.0, 1.0, 50.0), values);
+        // A narrower one of a value that is among them: another hypothesis's are there, too.
+        assert_eq!(followed(20.0, 19.0, 21.0), values);
+        let moved = followed(30.0, 28.0, 32.0);
+        let now = Parameter::from_replicates(30.0, &moved, "s");
+        assert!((now.low - 28.0).abs() < 0.1 && (now.high - 32.0).abs() < 0.1, "{now:?}");
+        assert!(moved.is_sorted() && (moved[50] - 30.0).abs() < 1e-9);
+        assert!(followed(2.0, 0.0, 5.0).iter().all(|value| *value >= 0.0));
+        // A number that is known exactly.
+        assert!(followed(30.0, 30.0, 30.0).iter().all(|value| *value == 30.0));
+        let mut same = column(&[10.0; 20]);
+        same.follow("q0", &Parameter { value: 30.0, low: 28.0, high: 32.0, unit: "s".to_owned() });
+        assert_eq!(of(&same), [30.0; 20]);
     }
 
     #[test]

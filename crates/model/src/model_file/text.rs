@@ -74,9 +74,29 @@ impl Model {
         if text.len() > BYTES_MAX {
             return Err(Error::File(format!("{} bytes are too many for a model", text.len())));
         }
-        let model: Model = toml::from_str(text).map_err(|e| Error::File(e.to_string()))?;
+        let mut model: Model = toml::from_str(text).map_err(|e| Error::File(e.to_string()))?;
+        model.follow_edits();
         model.check()?;
         Ok(model)
+    }
+}
+
+impl Model {
+    /// Has the replicates follow parameters that were edited since the model was written.
+    fn follow_edits(&mut self) {
+        let (requests, replicates) = (&self.requests, &mut self.replicates);
+        for (column, parameter) in [
+            ("q0", &requests.q0),
+            ("alpha", &requests.alpha),
+            ("other_share", &requests.other_share),
+            ("front_delay", &requests.front_delay),
+        ] {
+            replicates.follow(column, parameter);
+        }
+        for class in &self.classes {
+            replicates.follow(&format!("mean_s.{}", class.name), &class.service.mean);
+            replicates.follow(&format!("scv.{}", class.name), &class.service.scv);
+        }
     }
 }
 
