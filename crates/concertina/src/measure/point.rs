@@ -83,12 +83,25 @@ impl Point {
         Some(relative(&self.response_mean_s)?.max(relative(&asked.response_s)?))
     }
 
-    /// Whether an open loop completed fewer requests than it sent.
+    /// Whether an open loop had fewer successes than it sent requests.
     pub fn is_past_saturation(&self) -> bool {
+        self.falls_short(self.throughput.value)
+    }
+
+    /// Whether errors alone are why: every request was answered.
+    pub fn is_failing(&self) -> bool {
+        let served = self.completions.saturating_sub(self.errors).max(1);
+        let replies = self.throughput.value * self.completions as f64 / served as f64;
+        let is_answered = self.errors == self.completions || !self.falls_short(replies);
+        self.is_past_saturation() && self.errors > 0 && is_answered
+    }
+
+    /// Whether `throughput` replies/s are fewer than an open loop sent.
+    fn falls_short(&self, throughput: f64) -> bool {
         self.at.rate().is_some_and(|rate| {
             // The standard deviation of a Poisson count is its square root.
             let chance = 4.0 / (rate * self.seconds).max(1.0).sqrt();
-            self.throughput.value < rate * (1.0 - chance.max(0.03))
+            throughput < rate * (1.0 - chance.max(0.03))
         })
     }
 

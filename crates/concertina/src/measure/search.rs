@@ -37,6 +37,41 @@ pub struct SearchStep {
     pub response_mean_s: f64,
 }
 
+/// Why a search ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SearchEnd {
+    /// More clients gained nothing, or lost.
+    Saturated,
+    /// No more clients were allowed.
+    ClientsMax,
+    /// Half of the budget was spent.
+    Budget,
+    /// The measurement was interrupted.
+    Interrupted,
+    /// Requests failed: the errors with their counts.
+    Failing(String),
+}
+
+impl std::fmt::Display for SearchEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SearchEnd::Saturated => write!(f, "more clients gain nothing"),
+            SearchEnd::ClientsMax => {
+                write!(f, "more clients would have gained more: the saturation is higher")
+            }
+            SearchEnd::Budget => {
+                write!(f, "half of the budget was spent: the saturation may be higher")
+            }
+            SearchEnd::Interrupted => write!(f, "interrupted: the saturation may be higher"),
+            SearchEnd::Failing(faults) => write!(
+                f,
+                "the search ended because requests failed ({faults}): what the service carries without is not known"
+            ),
+        }
+    }
+}
+
 /// The result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Search {
@@ -49,8 +84,10 @@ pub struct Search {
     pub after: Option<SearchStep>,
     /// The largest throughput, requests/s.
     pub throughput_max: f64,
-    /// Whether more clients gained nothing. If not, the saturation is higher.
+    /// Whether more clients gained nothing.
     pub saturated: bool,
+    /// Why it ended.
+    pub ended: SearchEnd,
     /// Seconds that each client waits before it asks again.
     #[serde(skip)]
     pub think_s: f64,
@@ -162,12 +199,18 @@ pub(super) fn search(
         after: None,
         throughput_max: 0.0,
         saturated: false,
+        ended: SearchEnd::ClientsMax,
         think_s: settings.think_ms * 1e-3,
         missing: false,
     };
     let (mut fruitless, mut level) = (0, 0);
     for clients in numbers {
-        if stop.load(Ordering::Relaxed) || budget.spent() > BUDGET {
+        if stop.load(Ordering::Relaxed) {
+            found.ended = SearchEnd::Interrupted;
+            break;
+        }
+        if budget.spent() > BUDGET {
+            found.ended = SearchEnd::Budget;
             break;
         }
         let at = OfferedLoad::Clients(clients);
@@ -186,11 +229,10 @@ pub(super) fn search(
         found.throughput_max = found.throughput_max.max(throughput);
         found.saturated = fruitless >= PATIENCE;
         let failing = step.errors as f64 > ERRORS * step.completions as f64;
+        let faults: Vec<String> =
+            step.faults.iter().map(|(fault, times)| format!("{fault} ({times})")).collect();
+        let faults = if faults.is_empty() { "no reply came".to_owned() } else { faults.join(", ") };
         if throughput <= 0.0 && found.throughput_max <= 0.0 {
-            let faults: Vec<String> =
-                step.faults.iter().map(|(fault, times)| format!("{fault} ({times})")).collect();
-            let faults =
-                if faults.is_empty() { "no reply came".to_owned() } else { faults.join(", ") };
             bail!(
                 "not one request of a single client succeeded, so there is nothing to measure: {faults}"
             );
@@ -201,6 +243,8 @@ pub(super) fn search(
         let enough = found.saturated && (!collapses || level >= PATIENCE);
         // Replies that are all 404 have no saturation that is worth a search.
         if enough || failing || session.summary().is_all_missing(plan.multi_get) {
+            found.ended =
+                if found.saturated { SearchEnd::Saturated } else { SearchEnd::Failing(faults) };
             break;
         }
     }
@@ -256,6 +300,7 @@ mod tests {
             after: None,
             throughput_max: 1010.0,
             saturated: true,
+            ended: SearchEnd::Saturated,
             think_s: 0.0,
             missing: false,
         };
@@ -282,6 +327,7 @@ mod tests {
             after: None,
             throughput_max: 128.0,
             saturated: true,
+            ended: SearchEnd::Saturated,
             think_s: 0.25,
             missing: false,
         };

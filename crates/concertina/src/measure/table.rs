@@ -25,7 +25,7 @@ fn add_search(search: &Search, out: &mut String) {
     *out += "search for the saturation (closed loop):\n";
     *out += &grid.text();
     if !search.saturated && !search.missing {
-        *out += "more clients would have gained more: the saturation is higher\n";
+        let _ = writeln!(out, "{}", search.ended);
     }
     if let Some(after) = &search.after {
         let (rate, clients) = (digits(after.throughput, 5), after.clients);
@@ -156,7 +156,10 @@ fn with_width(estimate: &Estimate) -> String {
 
 /// Formats the reasons to doubt a point.
 fn doubts(point: &Point, out: &mut String) {
-    if point.is_past_saturation() {
+    if point.is_failing() {
+        let errors = 100.0 * point.errors as f64 / point.completions.max(1) as f64;
+        let _ = writeln!(out, "{}: {} % of the replies were errors.", point.at, digits(errors, 2));
+    } else if point.is_past_saturation() {
         let _ = writeln!(
             out,
             "{}: fewer requests were completed than sent: past the saturation.",
