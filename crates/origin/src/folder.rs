@@ -82,11 +82,12 @@ impl Folder {
 }
 
 impl Tree {
-    fn path(&self, key: &[u8]) -> PathBuf {
+    pub(super) fn path(&self, key: &[u8]) -> PathBuf {
         self.root.join(name::path_of(key))
     }
 
-    fn open(&self, key: &[u8]) -> Result<Option<(File, End)>, Error> {
+    /// The file of a key's object and its end, if there is one.
+    pub(super) fn open(&self, key: &[u8]) -> Result<Option<(File, End)>, Error> {
         let path = self.path(key);
         let file = match file::open(&path) {
             Ok(file) => file,
@@ -186,93 +187,6 @@ impl Tree {
         }
         sync_parent(&path)?;
         Ok(true)
-    }
-
-    /// Returns the first `limit` entries in byte order. Skips files that were removed meanwhile, and what is no file, and
-    /// fills the page with later ones, so that only the last page is shorter than `limit`. A damaged file is listed with
-    /// its own size; one whose key only the file held (a long one) cannot be.
-    fn entries(&self, mut range: KeyRange, limit: usize) -> Result<Vec<Entry>, Error> {
-        let mut entries = Vec::with_capacity(limit);
-        loop {
-            let wanted = limit - entries.len();
-            let found = self.smallest(&range, wanted)?;
-            let last = found.len() < wanted;
-            for (key, is_group) in found {
-                range.after = Some(if is_group { behind(&key) } else { key.clone() });
-                if is_group {
-                    entries.push(Entry::Group(key));
-                    continue;
-                }
-                match self.open(&key) {
-                    Ok(Some((_, end))) => {
-                        let listed = Listed { key: Key::from(key), metadata: end.metadata };
-                        entries.push(Entry::Object(listed));
-                    }
-                    Ok(None) => {}
-                    Err(Error::Damaged(_)) => {
-                        let listed = FileStamp::of_path(&self.path(&key)).map(|stamp| Listed {
-                            key: Key::from(key),
-                            metadata: stamp.metadata(),
-                        });
-                        entries.extend(listed.map(Entry::Object));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            if last || entries.len() == limit {
-                self.identity()?.check()?;
-                return Ok(entries);
-            }
-        }
-    }
-
-    /// Returns the `limit` smallest keys and groups, and which are groups. Memory is bounded by
-    /// `limit`, whatever the number of objects.
-    fn smallest(&self, range: &KeyRange, limit: usize) -> Result<BTreeMap<Vec<u8>, bool>, Error> {
-        self.identity()?.check()?;
-        let prefix = &range.prefix;
-        let failed = |e: &io::Error| Error::of_io(e, "list");
-        let mut smallest: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
-        for shard in 0..=255u8 {
-            let shard = self.root.join(format!("{shard:02x}"));
-            for entry in fs::read_dir(&shard).map_err(|e| failed(&e))? {
-                let entry = entry.map_err(|e| failed(&e))?;
-                let file_name = entry.file_name();
-                let key = match file_name.to_str().and_then(name::key_of) {
-                    Some(Named::Whole(key)) => key,
-                    Some(Named::Cut(start)) => {
-                        let n = start.len().min(prefix.len());
-                        if start[..n] != prefix[..n] {
-                            continue;
-                        }
-                        let path = entry.path();
-                        // A file that was just removed, or is damaged, is not listed.
-                        let Ok(file) = file::open(&path) else { continue };
-                        match read_end(&file, &path) {
-                            Ok(end) => end.key,
-                            Err(error) => {
-                                self.damage_log.tell(&path, &error);
-                                continue;
-                            }
-                        }
-                    }
-                    None => continue,
-                };
-                if !range.holds(&key) {
-                    continue;
-                }
-                let group = range.group_of(&key);
-                let (entry, is_group) = (group.unwrap_or(&key), group.is_some());
-                let full = smallest.len() >= limit;
-                if full && smallest.last_key_value().is_none_or(|(last, _)| entry >= &last[..]) {
-                    continue;
-                }
-                if smallest.insert(entry.to_vec(), is_group).is_none() && full {
-                    smallest.pop_last();
-                }
-            }
-        }
-        Ok(smallest)
     }
 }
 

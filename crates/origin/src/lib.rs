@@ -14,6 +14,7 @@ mod file;
 mod folder;
 mod identity;
 mod identity_record;
+mod listing;
 mod lock;
 pub mod marker;
 mod metadata;

@@ -188,7 +188,11 @@ impl Turns {
 
     /// Waits for the lock of a key's folder, for at most [`TURN_WAIT_MAX`].
     pub(super) fn take(&self, key: &[u8]) -> Result<Turn<'_>, Error> {
-        let shard = blake3::hash(key).as_bytes()[0];
+        self.take_shard(blake3::hash(key).as_bytes()[0])
+    }
+
+    /// The same of a folder `XX`.
+    pub(super) fn take_shard(&self, shard: u8) -> Result<Turn<'_>, Error> {
         let path = self.folder.join(format!("{shard:02x}"));
         let attempt = || {
             let guard = match self.each[usize::from(shard)].try_lock() {

@@ -1,6 +1,7 @@
 //! The behaviour that every origin has, run against the folder; `origin_s3` runs it against a store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use ground::Key;
@@ -541,6 +542,37 @@ fn damage_is_an_error_and_never_other_bytes() {
         std::fs::write(&path, &whole[..length]).unwrap();
         assert!(run(origin.head(&key("a"))).is_err(), "{length} bytes");
     }
+}
+
+/// On tmpfs a name that is replaced while the folder is read may be met at neither of its places.
+#[test]
+fn a_listing_has_every_object_while_they_are_overwritten() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let origin = Folder::open(folder.path(), 2, Sharing::Alone).unwrap();
+    // In one folder XX, where a name is replaced often while it is read.
+    let names: Vec<String> = (0..)
+        .map(|i| format!("{i}"))
+        .filter(|name| blake3::hash(name.as_bytes()).as_bytes()[0] == 7)
+        .take(300)
+        .collect();
+    for name in &names {
+        run(write(&origin, name, b"x", Attributes::default()));
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for name in names.iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                run(write(&origin, name, b"y", Attributes::default()));
+            }
+        });
+        for _ in 0..40 {
+            assert_eq!(run(origin.list(b"", None, 1000)).unwrap().len(), names.len());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 /// A mirror of the listing would remove the only good copy of what is missing in it; and a write heals it, whoever orders the
