@@ -30,6 +30,7 @@ pub mod summary;
 mod uring;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -144,6 +145,7 @@ impl Opened {
                     if !is_raw(&device.folder) {
                         record.add_folder(&device.folder);
                     }
+                    warn_if_too_large(device);
                     Some(opened)
                 }
                 Err(Error::Unusable(why)) => {
@@ -353,18 +355,48 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle
     std::thread::Builder::new().name(name).spawn(run).map_err(Error::Thread)
 }
 
+/// Whether a write failed because there was no room for it.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+/// Says where a device was given more bytes than its file system has for it.
+fn warn_if_too_large(device: &DeviceFolder) {
+    let Ok(room) = rustix::fs::statvfs(&device.folder) else { return };
+    let reserved = room.f_bfree.saturating_sub(room.f_bavail);
+    let bytes = room.f_frsize.saturating_mul(room.f_blocks.saturating_sub(reserved));
+    if !is_raw(&device.folder) && device.bytes > bytes {
+        warn!(
+            "{} is to hold {} bytes, and its file system has {bytes}: it will be full, and its oldest objects then make room for new \
+             ones; give it fewer `bytes`",
+            device.folder.display(),
+            device.bytes
+        );
+    }
+}
+
 fn writer(queue: &Queue<Write>, told: &EventSink) {
     while let Some(write) = queue.next_after(GATHER) {
         match write {
             Write::Append { device, location, key, object, job } => {
                 let result = device.segments.append(location, &key, &object);
                 let complained = device.complained.swap(result.is_err(), Ordering::Relaxed);
+                let full = result.as_ref().is_err_and(is_full);
                 if let Err(error) = &result
                     && !complained
                 {
-                    warn!("cannot write to a device: {error}; serving continues without it");
+                    if full {
+                        warn!(
+                            "the file system of a device has no more room ({error}): from now on its oldest objects make room for new \
+                             ones; give it fewer `bytes`"
+                        );
+                    } else {
+                        warn!("cannot write to a device: {error}; serving continues without it");
+                    }
                 }
-                told(clock::now(), Event::Appended { job, written: result.is_ok() });
+                let written = result.is_ok();
+                told(clock::now(), Event::Appended { job, written, full: full && !written });
             }
             Write::Seal { device, segment } => {
                 if let Err(error) = device.segments.seal(segment) {

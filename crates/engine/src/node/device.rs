@@ -12,6 +12,29 @@ use crate::tier::{Location, Log};
 
 /// How long writes to a device pause after one of them failed.
 const APPEND_PAUSE: Nanos = 10 * SECOND;
+/// The same after one for which there was no room: until the segments that make room are removed.
+const FULL_PAUSE: Nanos = SECOND;
+
+/// How the write of a record ended ([`Event::Appended`](super::Event::Appended)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppendEnd {
+    /// It can be read.
+    Written,
+    /// It failed.
+    Failed,
+    /// The file system had no room for it.
+    Full,
+}
+
+impl AppendEnd {
+    pub fn new(written: bool, full: bool) -> AppendEnd {
+        match (written, full) {
+            (true, _) => AppendEnd::Written,
+            (false, true) => AppendEnd::Full,
+            (false, false) => AppendEnd::Failed,
+        }
+    }
+}
 /// Reads that fail in a row until a device is taken out.
 const OUT_AFTER: u32 = 3;
 /// Reads from a device that was taken out that succeed in a row until it is put back.
@@ -160,13 +183,21 @@ impl Device {
     }
 
     /// A write ended.
-    pub fn appended(&mut self, written: bool, now: Nanos) {
-        // A write that succeeds proves nothing: what it wrote must be read.
-        if written {
-            self.health.trial_over();
-        } else {
-            self.paused_until = now + APPEND_PAUSE;
-            self.health.failed_to_write(now);
+    pub fn appended(&mut self, end: AppendEnd, now: Nanos) {
+        match end {
+            // A write that succeeds proves nothing: what it wrote must be read.
+            AppendEnd::Written => self.health.trial_over(),
+            AppendEnd::Failed => {
+                self.paused_until = now + APPEND_PAUSE;
+                self.health.failed_to_write(now);
+            }
+            // Others that were under way fail likewise: the budget is shrunk once for all of them.
+            AppendEnd::Full => {
+                if self.paused_until <= now {
+                    self.log.shrink();
+                }
+                self.paused_until = self.paused_until.max(now + FULL_PAUSE);
+            }
         }
     }
 

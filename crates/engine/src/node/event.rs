@@ -99,6 +99,9 @@ pub enum Event<P> {
         job: JobId,
         /// Whether the record can be read now.
         written: bool,
+        /// Whether the file system had no room for it, so that the device has to do with what it holds.
+        #[serde(default)]
+        full: bool,
     },
     /// The keys of a segment's records ([`Action::List`]); none if they could not be read.
     Listed {
@@ -474,7 +477,7 @@ impl<P: Payload> Event<P> {
             Event::Read { job, result, left } => {
                 Event::Read { job, result: result.map(|payload| to(&payload)), left }
             }
-            Event::Appended { job, written } => Event::Appended { job, written },
+            Event::Appended { job, written, full } => Event::Appended { job, written, full },
             Event::Listed { device, segment, keys } => Event::Listed { device, segment, keys },
             Event::Damaged { device, location, key } => Event::Damaged { device, location, key },
             Event::Fetched { job, result } => {

@@ -83,7 +83,7 @@ use crate::route::{LoadReport, Speed};
 use crate::tier::{Memory, Work};
 use authorities::{Authorities, Authority, Verified};
 use cluster::Cluster;
-use device::{Device, Service};
+use device::{AppendEnd, Device, Service};
 use flights::Flights;
 use hot::class_state::Hot;
 use index::{Index, Place};
@@ -227,7 +227,9 @@ impl<P: Payload> Node<P> {
                 self.read_piece(now, job, payload, actions);
             }
             Event::Read { job, result, .. } => self.read(now, job, result, true, actions),
-            Event::Appended { job, written } => self.appended(now, job, written, actions),
+            Event::Appended { job, written, full } => {
+                self.appended(now, job, AppendEnd::new(written, full), actions);
+            }
             Event::Listed { device, segment, keys } => {
                 self.listed(now, device, segment, keys, actions);
             }

@@ -49,7 +49,8 @@ impl<P: Payload> Node<P> {
             Asker::Peer => (true, None),
             Asker::Client { avoid } => (false, avoid),
         };
-        let in_memory = self.get_from_memory(now, request, &key, authority, actions);
+        let in_memory = self.get_from_memory(now, request, &key, authority, actions)
+            || self.get_from_append(now, request, &key, authority, actions);
         if !peer {
             self.count_for_hot_nodes(&key, in_memory, now);
         }
@@ -553,7 +554,7 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    fn answer_at_once(
+    pub(super) fn answer_at_once(
         &mut self,
         now: Nanos,
         request: RequestId,

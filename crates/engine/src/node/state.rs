@@ -80,6 +80,8 @@ pub(super) struct Appending<P> {
     pub(super) device: DeviceId,
     pub(super) location: Location,
     pub(super) key: Key,
+    /// The object, from which it is read until the record can be: memory may have no room for it any more.
+    pub(super) payload: P,
     pub(super) verified: Option<Verified>,
     pub(super) stored_bytes: u64,
     /// The record that it is a copy of, if one was read for it.

@@ -1,11 +1,12 @@
 //! Filling the memory tier and the devices, and forgetting keys.
 
-use ground::window::Nanos;
+use ground::window::{Nanos, Outcome};
 
-use super::authorities::Verified;
-use super::device::Device;
-use super::event::{Action, DeviceId, JobId};
+use super::authorities::{Authority, Verified};
+use super::device::{AppendEnd, Device};
+use super::event::{Action, DeviceId, JobId, RequestId};
 use super::index::Place;
+use super::reply::Reply;
 use super::state::{Appending, MemoryEntry, Node};
 use crate::Payload;
 use crate::mutant::{self, Mutant};
@@ -123,6 +124,7 @@ impl<P: Payload> Node<P> {
                 device,
                 location,
                 key: key.clone(),
+                payload: payload.clone(),
                 verified,
                 stored_bytes,
                 copy_of,
@@ -155,11 +157,37 @@ impl<P: Payload> Node<P> {
         actions.push(Action::DropSegment { device, segment });
     }
 
+    /// Answers with an object that is being written to a device, if it may be served. Without an origin it is nowhere else once it
+    /// has left memory: a value that was acknowledged was a miss until its record was written.
+    pub(super) fn get_from_append(
+        &mut self,
+        now: Nanos,
+        request: RequestId,
+        key: &Key,
+        authority: Option<Authority>,
+        actions: &mut Vec<Action<P>>,
+    ) -> bool {
+        let Some(job) = self.appending_of.get(key) else { return false };
+        let Some(appending) = self.appending.get(job) else {
+            self.invariants.broken();
+            return false;
+        };
+        if !self.is_fresh(appending.verified, authority, now) {
+            return false;
+        }
+        let age = appending.verified.map_or(0, |verified| now.saturating_sub(verified.at));
+        let payload = appending.payload.clone();
+        let reply = Reply::Found { payload, outcome: Outcome::Memory, age, warm: 0 };
+        self.speed.respond(now, 0, self.flights.len() as u32);
+        self.answer_at_once(now, request, reply, actions);
+        true
+    }
+
     pub(super) fn appended(
         &mut self,
         now: Nanos,
         job: JobId,
-        written: bool,
+        end: AppendEnd,
         actions: &mut Vec<Action<P>>,
     ) {
         // A device ends each write once.
@@ -171,8 +199,8 @@ impl<P: Payload> Node<P> {
         if self.appending_of.get(&key) == Some(&job) {
             self.appending_of.remove(&key);
         }
-        self.devices[device].appended(written, now.max(self.now));
-        if !written {
+        self.devices[device].appended(end, now.max(self.now));
+        if end != AppendEnd::Written {
             if let Some(segment) = self.devices[device].log.seal_if(location.segment()) {
                 actions.push(Action::SealSegment { device, segment });
             }

@@ -181,14 +181,15 @@ impl Simulation {
                 self.own(at, service, Event::Read { job, result, left: 0 });
             }
             Action::Append { device, location, key, payload, job } => {
-                let written = !self.device_fails() && self.nodes[at].full == 0;
+                let full = self.nodes[at].full > 0;
+                let written = !self.device_fails() && !full;
                 let lies = self.device_lies();
                 let after = self.device_delay();
                 if written && !lies {
                     let durable = self.now + after;
                     self.nodes[at].disks[device].write(location, key, payload, durable);
                 }
-                self.own(at, after, Event::Appended { job, written });
+                self.own(at, after, Event::Appended { job, written, full });
             }
             Action::SealSegment { .. } => {}
             Action::DropSegment { device, segment } => self.nodes[at].disks[device].drop(segment),

@@ -78,7 +78,7 @@ impl Simulation {
                 match action {
                     Action::Append { device, location, key, payload, job } => {
                         self.nodes[at].disks[device].write(location, key, payload, 0);
-                        events.push_back(Event::Appended { job, written: true });
+                        events.push_back(Event::Appended { job, written: true, full: false });
                     }
                     Action::DropSegment { device, segment } => {
                         self.nodes[at].disks[device].drop(segment);

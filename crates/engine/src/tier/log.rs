@@ -192,6 +192,14 @@ impl Log {
         (location, placed)
     }
 
+    /// Takes less than the budget from now on, since the file system had no room for a record: what is there less a segment, which
+    /// leaves room for indexes and for others. The next record drops the oldest segments then: without this a device that was given
+    /// more than its file system has kept what it first got for ever.
+    pub fn shrink(&mut self) {
+        let least = self.bytes_max.min(2 * self.segment_bytes);
+        self.bytes_max = self.bytes.saturating_sub(self.segment_bytes).clamp(least, self.bytes_max);
+    }
+
     /// Ends the open segment, so that the next record opens a new one: the segment is full, or a
     /// write to it failed and the rest of it is not trusted. Returns its number if there was one.
     pub fn seal(&mut self) -> Option<u64> {
@@ -244,6 +252,25 @@ mod tests {
                 prop_assert!(log.fullness() <= 1.0);
             }
         }
+    }
+
+    #[test]
+    fn a_log_that_found_no_room_drops_its_oldest() {
+        let mut log = Log::new(10_000, 100, 0);
+        (0..20).for_each(|_| _ = log.place(50));
+        log.shrink();
+        assert_eq!(log.bytes_max(), 900);
+        let (_, placed) = log.place(50);
+        assert_eq!(placed.dropped, [0, 1]);
+        assert!(log.bytes() <= 900);
+        // Never so small that one segment is all there is.
+        (0..20).for_each(|_| log.shrink());
+        assert_eq!(log.bytes_max(), 750);
+        (0..40).for_each(|_| {
+            log.place(50);
+            log.shrink();
+        });
+        assert_eq!(log.bytes_max(), 200);
     }
 
     #[test]

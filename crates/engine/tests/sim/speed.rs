@@ -132,7 +132,7 @@ fn written_one_by_one(settings: Settings) {
             _ => None,
         });
         for job in jobs.collect::<Vec<_>>() {
-            node.handle(number, Event::Appended { job, written: true }, &mut actions);
+            node.handle(number, Event::Appended { job, written: true, full: false }, &mut actions);
         }
         let now = begun.elapsed().as_secs_f64();
         (longest, before) = (longest.max(now - before), now);

@@ -202,7 +202,7 @@ impl World {
                     Action::Append { device, location, key, job, .. } => {
                         let segment = (device, location.segment());
                         self.keys.entry(segment).or_default().push(key);
-                        events.push(Event::Appended { job, written: true });
+                        events.push(Event::Appended { job, written: true, full: false });
                     }
                     Action::DropSegment { device, segment } => {
                         self.keys.remove(&(device, segment));

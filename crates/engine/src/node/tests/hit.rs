@@ -108,10 +108,8 @@ proptest! {
     }
 }
 
-/// What was in memory, on a device or on its way to one is gone.
-#[test]
-fn a_cleared_node_holds_nothing() {
-    let device = DeviceSettings {
+fn device() -> DeviceSettings {
+    DeviceSettings {
         name: "device/0".to_owned(),
         outcome: Outcome::BulkDevice,
         servers: 1,
@@ -121,8 +119,64 @@ fn a_cleared_node_holds_nothing() {
         segments_max: 0,
         piece_bytes: 0,
         servers_max: 0,
+    }
+}
+
+/// What an event has a node do.
+fn handled(node: &mut Node<Size>, now: Nanos, event: Event<Size>) -> Vec<Action<Size>> {
+    let mut actions = Vec::new();
+    node.handle(now, event, &mut actions);
+    actions
+}
+
+/// Without an origin an object is nowhere else once it has left memory, which here has room for none.
+#[test]
+fn an_object_is_read_while_it_is_being_written_to_a_device() {
+    let with = Settings {
+        devices: vec![device()],
+        appends_bytes_max: 1 << 20,
+        memory_bytes_max: 0,
+        ..settings()
     };
-    let with = Settings { devices: vec![device], appends_bytes_max: 1 << 20, ..settings() };
+    let (mut node, key): (Node<Size>, _) = (Node::new(with, 0), Key::from(&b"a"[..]));
+    let mut jobs = Vec::new();
+    let mut write = |node: &mut Node<Size>, request, etag: &str| {
+        let begin = Event::WriteBegin { request, key: key.clone(), epoch: None };
+        handled(node, 1, begin);
+        let payload = Some(Size { bytes: 700, stored_bytes: 720, etag: etag.into() });
+        let actions = handled(node, 1, Event::WriteEnd { request, key: key.clone(), payload });
+        jobs.extend(actions.iter().filter_map(|action| match action {
+            Action::Append { job, .. } => Some(*job),
+            _ => None,
+        }));
+        jobs.clone()
+    };
+    let read = |node: &mut Node<Size>, now, request| {
+        let asker = Asker::Client { avoid: None };
+        let (deadline, take) = (None, Take::Whole);
+        handled(node, now, Event::Get { request, key: key.clone(), asker, deadline, take })
+    };
+    let version = |actions: &[Action<Size>]| match actions {
+        [Action::Reply { reply: Reply::Found { payload, .. }, .. }] => payload.etag.to_string(),
+        other => format!("{other:?}"),
+    };
+    write(&mut node, 1, "first");
+    assert_eq!(version(&read(&mut node, 2, 2)), "first");
+    // The record of an earlier version that is still being written is none of the object's.
+    let jobs = write(&mut node, 3, "second");
+    assert_eq!(version(&read(&mut node, 3, 4)), "second");
+    handled(&mut node, 4, Event::Appended { job: jobs[0], written: true, full: false });
+    assert_eq!(version(&read(&mut node, 4, 5)), "second");
+    handled(&mut node, 5, Event::Appended { job: jobs[1], written: true, full: false });
+    let actions = read(&mut node, 5, 6);
+    assert!(matches!(actions[..], [Action::Read { .. }]), "{actions:?}");
+    assert_eq!(node.invariants().count(), 0);
+}
+
+/// What was in memory, on a device or on its way to one is gone.
+#[test]
+fn a_cleared_node_holds_nothing() {
+    let with = Settings { devices: vec![device()], appends_bytes_max: 1 << 20, ..settings() };
     let mut node: Node<Size> = Node::new(with, 0);
     let keys = [Key::from(&b"a"[..]), Key::from(&b"b"[..])];
     let mut jobs = Vec::new();
@@ -138,10 +192,10 @@ fn a_cleared_node_holds_nothing() {
         }));
     }
     // One is written, the other not yet.
-    node.handle(2, Event::Appended { job: jobs[0], written: true }, &mut Vec::new());
+    node.handle(2, Event::Appended { job: jobs[0], written: true, full: false }, &mut Vec::new());
     assert!(node.hit(2, &keys[1], &mut Vec::new()).is_some());
     node.handle(3, Event::Clear, &mut Vec::new());
-    node.handle(4, Event::Appended { job: jobs[1], written: true }, &mut Vec::new());
+    node.handle(4, Event::Appended { job: jobs[1], written: true, full: false }, &mut Vec::new());
     for (request, key) in (10..).zip(keys) {
         assert!(node.hit(5, &key, &mut Vec::new()).is_none());
         let asker = Asker::Client { avoid: None };

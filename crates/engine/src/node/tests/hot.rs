@@ -121,7 +121,7 @@ impl Driven {
                         let place = (device, location.segment(), location.offset());
                         self.on_disk.insert(place, payload);
                         self.keys.entry((device, location.segment())).or_default().push(key);
-                        events.push(Event::Appended { job, written });
+                        events.push(Event::Appended { job, written, full: false });
                     }
                     Action::DropSegment { device, segment } => {
                         self.on_disk.retain(|at, _| (at.0, at.1) != (device, segment));
