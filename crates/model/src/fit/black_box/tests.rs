@@ -163,14 +163,15 @@ fn hits_that_are_not_named_pass_the_servers_by() {
             times.within.iter_mut().for_each(|within| *within += n);
         }
     }
-    let fitted = black_box(&steps, None, &Options::default()).unwrap();
+    let fitted =
+        black_box(&steps, None, &Options { replicates: 40, ..Options::default() }).unwrap();
     let (q0, mean) = (&fitted.model.requests.q0, &fitted.model.classes[0].service.mean);
     println!("{:?} {q0:?} {mean:?}", fitted.servers);
     assert_eq!(fitted.servers.likeliest, Some(1));
     assert!((q0.value - 0.4).abs() < 0.03, "{q0:?}");
     assert!((mean.value / 0.01 - 1.0).abs() < 0.05, "{mean:?}");
     // Who knows that there is no cache says so.
-    let options = Options { no_hits: true, ..Options::default() };
+    let options = Options { no_hits: true, replicates: 2, ..Options::default() };
     assert_eq!(black_box(&steps, None, &options).unwrap().model.requests.q0.value, 0.0);
 }
 
