@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use tracing::warn;
 
 use super::error::Error;
-use super::{Attributes, Condition, Metadata};
+use super::metadata::{Attributes, Metadata};
+use super::write::Condition;
 
 /// Paths that are remembered as told: some 100 KiB.
 const TOLD_MAX: usize = 1_000;

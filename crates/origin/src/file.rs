@@ -10,7 +10,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::{Error, Metadata};
+use super::error::Error;
+use super::metadata::Metadata;
 
 /// Length of the footer.
 pub const FOOTER_BYTES: usize = 24;

@@ -24,18 +24,20 @@ use ground::Key;
 use ground::origin::OriginId;
 use tracing::error;
 
+use super::chunks::{BoxFuture, Chunks, SingleChunk};
 use super::damage::{FileStamp, Replaced};
+use super::error::{Error, OpenError};
 use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};
+use super::identity_record::IdentityRecord;
+use super::listing::{Entry, KeyRange, Listed, behind};
+use super::metadata::{Attributes, Metadata, VersionHasher, now_unix_us};
 use super::name::{self, Named};
 use super::pool::Pool;
 use super::sharing::Sharing;
+use super::store::{Origin, StoredObject};
 use super::temporary::{Temporary, sync_parent};
 use super::tree::Tree;
-use super::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, IdentityRecord, KeyRange,
-    Listed, Metadata, OpenError, Origin, SingleChunk, Staged, StoredObject, VersionHasher, behind,
-    fenced, now_unix_us,
-};
+use super::write::{Condition, Fence, Staged, fenced};
 
 /// Bytes read or written by one call.
 const PIECE_BYTES: usize = 256 << 10;

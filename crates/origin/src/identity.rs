@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ground::origin::{OriginId, Place};
 
-use super::Error;
+use super::error::Error;
 use super::marker;
 
 /// The name of the file.

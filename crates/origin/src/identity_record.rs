@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use ground::origin::{Creation, OriginId, Place, Refusal, Verdict, agree, judge, yields};
 use tracing::{info, warn};
 
+use crate::error::{Error, OpenError};
 use crate::marker::Marker;
-use crate::{Error, OpenError};
 
 /// What a place outside this process says to an identity that is to be recorded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

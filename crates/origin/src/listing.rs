@@ -1,117 +1,105 @@
-//! Listings of the folder origin.
+//! The keys and the entries of a listing.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::path::Path;
-
+use super::metadata::Metadata;
 use ground::Key;
 
-use super::damage::FileStamp;
-use super::error::Error;
-use super::file::{self, read_end};
-use super::name::{self, Named};
-use super::tree::Tree;
-use super::{Entry, KeyRange, Listed, behind};
+/// Longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 1024;
 
-impl Tree {
-    /// The names of the files of a folder `XX`.
+/// One object of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its key.
+    pub key: Key,
+    /// Its metadata.
+    pub metadata: Metadata,
+}
+
+/// An entry of a listing.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// An object.
+    Object(Listed),
+    /// All objects whose keys begin with this, which ends with the delimiter (a *common prefix* of S3's listings).
+    Group(Vec<u8>),
+}
+
+impl Entry {
+    /// The key, or what the group's keys begin with.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Entry::Object(listed) => &listed.key,
+            Entry::Group(prefix) => prefix,
+        }
+    }
+
+    /// The position after it, for [`KeyRange::after`].
+    pub fn end(&self) -> Vec<u8> {
+        match self {
+            Entry::Object(listed) => listed.key.to_vec(),
+            Entry::Group(prefix) => behind(prefix),
+        }
+    }
+}
+
+/// The keys of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
+    /// What the keys begin with.
+    pub prefix: Vec<u8>,
+    /// Only keys greater than this.
+    pub after: Option<Vec<u8>>,
+    /// Keys that have this behind the prefix are listed as one [`Entry::Group`], which ends with it. Empty: none are.
+    pub delimiter: Vec<u8>,
+}
+
+impl KeyRange {
+    /// All keys that begin with `prefix`.
+    pub fn new(prefix: &[u8]) -> KeyRange {
+        KeyRange { prefix: prefix.to_vec(), ..KeyRange::default() }
+    }
+
+    /// The same keys, as far as they are greater than `after`.
+    pub fn after(self, after: Option<Vec<u8>>) -> KeyRange {
+        KeyRange { after, ..self }
+    }
+
+    /// The same keys, grouped by a delimiter.
+    pub fn grouped(self, delimiter: &[u8]) -> KeyRange {
+        KeyRange { delimiter: delimiter.to_vec(), ..self }
+    }
+
+    /// Whether a key is one of them.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        key.starts_with(&self.prefix) && self.after.as_deref().is_none_or(|after| key > after)
+    }
+
+    /// The group of a key that begins with the prefix, if it is in one.
     ///
-    /// Read while nobody renames in it: btrfs and tmpfs give a name that is replaced another place, so that a reader of the folder
-    /// may meet it at neither, and a mirror of the listing then removes an object that was never gone. A folder that is
-    /// mounted read-only has no turns.
-    fn names(&self, shard: u8, path: &Path) -> Result<Vec<OsString>, Error> {
-        let writable = self.writable().ok();
-        let _turn =
-            writable.as_ref().map(|writable| writable.turns.take_shard(shard)).transpose()?;
-        let failed = |e: &io::Error| Error::of_io(e, "list");
-        let entries = fs::read_dir(path).map_err(|e| failed(&e))?;
-        let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
-        names.collect::<io::Result<_>>().map_err(|e| failed(&e))
+    /// ```
+    /// use origin::KeyRange;
+    ///
+    /// let range = KeyRange::new(b"a/").grouped(b"/");
+    /// assert_eq!(range.group_of(b"a/b/c"), Some(&b"a/b/"[..]));
+    /// assert_eq!(range.group_of(b"a/b"), None);
+    /// ```
+    pub fn group_of<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let length = self.delimiter.len();
+        let rest = key.get(self.prefix.len()..).filter(|_| length > 0)?;
+        let at = rest.windows(length).position(|part| part == self.delimiter)?;
+        Some(&key[..self.prefix.len() + at + length])
     }
+}
 
-    /// Returns the first `limit` entries in byte order. Skips files that were removed meanwhile, and what is no file, and
-    /// fills the page with later ones, so that only the last page is shorter than `limit`. A damaged file is listed with
-    /// its own size; one whose key only the file held (a long one) cannot be.
-    pub(super) fn entries(&self, mut range: KeyRange, limit: usize) -> Result<Vec<Entry>, Error> {
-        let mut entries = Vec::with_capacity(limit);
-        loop {
-            let wanted = limit - entries.len();
-            let found = self.smallest(&range, wanted)?;
-            let last = found.len() < wanted;
-            for (key, is_group) in found {
-                range.after = Some(if is_group { behind(&key) } else { key.clone() });
-                if is_group {
-                    entries.push(Entry::Group(key));
-                    continue;
-                }
-                match self.open(&key) {
-                    Ok(Some((_, end))) => {
-                        let listed = Listed { key: Key::from(key), metadata: end.metadata };
-                        entries.push(Entry::Object(listed));
-                    }
-                    Ok(None) => {}
-                    Err(Error::Damaged(_)) => {
-                        let listed = FileStamp::of_path(&self.path(&key)).map(|stamp| Listed {
-                            key: Key::from(key),
-                            metadata: stamp.metadata(),
-                        });
-                        entries.extend(listed.map(Entry::Object));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            if last || entries.len() == limit {
-                self.identity()?.check()?;
-                return Ok(entries);
-            }
-        }
-    }
-
-    /// Returns the `limit` smallest keys and groups, and which are groups. Memory is that of `limit` of them and of the names in one
-    /// folder `XX`.
-    fn smallest(&self, range: &KeyRange, limit: usize) -> Result<BTreeMap<Vec<u8>, bool>, Error> {
-        self.identity()?.check()?;
-        let prefix = &range.prefix;
-        let mut smallest: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
-        for shard in 0..=255u8 {
-            let folder = self.root.join(format!("{shard:02x}"));
-            for file_name in self.names(shard, &folder)? {
-                let key = match file_name.to_str().and_then(name::key_of) {
-                    Some(Named::Whole(key)) => key,
-                    Some(Named::Cut(start)) => {
-                        let n = start.len().min(prefix.len());
-                        if start[..n] != prefix[..n] {
-                            continue;
-                        }
-                        let path = folder.join(&file_name);
-                        // A file that was just removed, or is damaged, is not listed.
-                        let Ok(file) = file::open(&path) else { continue };
-                        match read_end(&file, &path) {
-                            Ok(end) => end.key,
-                            Err(error) => {
-                                self.damage_log.tell(&path, &error);
-                                continue;
-                            }
-                        }
-                    }
-                    None => continue,
-                };
-                if !range.holds(&key) {
-                    continue;
-                }
-                let group = range.group_of(&key);
-                let (entry, is_group) = (group.unwrap_or(&key), group.is_some());
-                let full = smallest.len() >= limit;
-                if full && smallest.last_key_value().is_none_or(|(last, _)| entry >= &last[..]) {
-                    continue;
-                }
-                if smallest.insert(entry.to_vec(), is_group).is_none() && full {
-                    smallest.pop_last();
-                }
-            }
-        }
-        Ok(smallest)
-    }
+/// A position after all keys that begin with `prefix`, and before all others that are greater.
+///
+/// ```
+/// let after = origin::behind(b"a/");
+/// assert!(after > b"a/\xff\xff".to_vec() && after < b"a0".to_vec());
+/// ```
+pub fn behind(prefix: &[u8]) -> Vec<u8> {
+    // One byte more than the longest key.
+    let mut after = prefix.to_vec();
+    after.resize(KEY_BYTES_MAX.max(prefix.len()) + 1, 0xff);
+    after
 }

@@ -1,5 +1,7 @@
 //! The metadata of objects and its encoding in files (docs/device-format.md).
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use ground::Etag;
 use ring::digest;
 
@@ -168,6 +170,11 @@ fn digits_of(hash: &[u8], attributes: &Attributes) -> String {
     attributes.encode(&mut version);
     let hash = blake3::hash(&version).to_hex();
     hash.as_str()[..32].to_owned()
+}
+
+/// Microseconds since 1970-01-01 UTC.
+pub(crate) fn now_unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 #[cfg(test)]

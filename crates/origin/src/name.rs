@@ -99,7 +99,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_key_has_a_name_and_every_name_its_key(
-            key in proptest::collection::vec(any::<u8>(), 1..super::super::KEY_BYTES_MAX)
+            key in proptest::collection::vec(any::<u8>(), 1..crate::listing::KEY_BYTES_MAX)
         ) {
             let path = path_of(&key);
             let parts: Vec<_> = path.components().collect();

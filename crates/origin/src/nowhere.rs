@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use ground::Key;
 
-use super::{
-    Attributes, BoxFuture, Chunks, Condition, Entry, Error, KeyRange, Metadata, Origin, Staged,
-    StoredObject, VersionHasher, now_unix_us,
-};
+use super::chunks::{BoxFuture, Chunks};
+use super::error::Error;
+use super::listing::{Entry, KeyRange};
+use super::metadata::{Attributes, Metadata, VersionHasher, now_unix_us};
+use super::store::{Origin, StoredObject};
+use super::write::{Condition, Staged};
 
 /// Keeps nothing. What was written is in the tiers in front of it, or gone.
 #[derive(Clone, Copy, Debug)]

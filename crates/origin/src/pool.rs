@@ -5,7 +5,7 @@ use std::io;
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::oneshot;
 
-use super::Error;
+use super::error::Error;
 
 /// The most calls waiting for a thread. Further calls fail at once, so that a hanging folder does
 /// not exhaust the memory.

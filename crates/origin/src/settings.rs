@@ -2,15 +2,13 @@
 // Explanations are printed as they are, where `<…>` would show.
 #![allow(rustdoc::bare_urls)]
 
-mod section;
-
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use section::{Checks, Mistake, Section, as_secret, with_short_numbers};
+use crate::section::{Checks, Secret};
 
 /// A number of bytes, written as a number or as "64MiB".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,39 +73,6 @@ impl<'de> Deserialize<'de> for Size {
             Written::Number(bytes) => Ok(Size(bytes)),
             Written::Text(text) => text.parse().map_err(D::Error::custom),
         }
-    }
-}
-
-/// A text that is never shown: not by `concertina config`, in a run's record, or for debugging. It
-/// can be read but not written: a section with a field of this type that is not skipped when the section is written
-/// does not compile.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Hides a text.
-    pub fn new(text: String) -> Secret {
-        Secret(text)
-    }
-
-    /// The text, for those who are meant to have it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(not shown)")
-    }
-}
-
-impl<'de> Deserialize<'de> for Secret {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
-        // The value may be the secret, so the error must not repeat it.
-        String::deserialize(deserializer)
-            .map(Secret)
-            .map_err(|_| D::Error::custom("must be a string"))
     }
 }
 
@@ -236,7 +201,7 @@ impl Settings {
             );
         }
         checks.must(
-            prefix.is_empty() || prefix.strip_suffix('/').is_some_and(crate::is_plain_prefix),
+            prefix.is_empty() || prefix.strip_suffix('/').is_some_and(crate::s3::name::is_plain_prefix),
             "prefix",
             format!(
                 "must be empty, or end in \"/\" and have at most 256 bytes without control characters, \

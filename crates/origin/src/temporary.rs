@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::Error;
+use super::error::Error;
 
 /// A file in `tmp/` that is removed on drop unless it was renamed.
 pub(crate) struct Temporary {

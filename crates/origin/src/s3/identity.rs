@@ -13,7 +13,7 @@ use ground::origin::{OriginId, Place, Refusal, Verdict};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tracing::warn;
 
-use super::super::Error;
+use super::attributes;
 use super::client::Attempts;
 use super::errors::{Access, Trouble};
 use super::failure::Failure;
@@ -22,7 +22,8 @@ use super::object_reader::ObjectReader;
 use super::operations::{NewObject, OpenObject};
 use super::pieces::Payload;
 use super::precondition::Precondition;
-use super::{Store, attributes};
+use super::store::{Look, Store, StoreProperties};
+use crate::error::Error;
 
 /// The marker's name after the prefix and [`ESCAPED`]: no key's name, since `y` is not a digit.
 const NAME: &str = "identity";
@@ -48,35 +49,8 @@ const ESCAPED_IN_PREFIX: &AsciiSet = &CONTROLS
 const START: &str = "concertina-origin 1 ";
 /// The most bytes that are read of a marker.
 const BYTES_MAX: u64 = 256;
-/// How long a look at the bucket is believed by writes and by [`check`](super::super::Origin::check).
+/// How long a look at the bucket is believed by writes and by [`check`](crate::store::Origin::check).
 pub(super) const LOOK_LASTS: Duration = Duration::from_secs(2);
-
-/// What was learnt of the store when it was opened.
-#[derive(Debug)]
-pub(super) struct StoreProperties {
-    /// The marker's text; `None` where it is missing and cannot be created.
-    identity: Option<String>,
-    conditions: bool,
-}
-
-/// A look that found the bucket that was opened.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    /// When it began: the bucket was there then or later.
-    pub began: Instant,
-    /// Whether the store refuses a PUT whose condition does not hold.
-    pub conditions: bool,
-}
-
-/// What is known, and the last looks.
-#[derive(Default)]
-pub(super) struct Looks {
-    known: Option<StoreProperties>,
-    /// When the last look that found the bucket began.
-    seen: Option<Instant>,
-    /// The last failure, and when that attempt began. Those who came before it share it.
-    failed: Option<(Instant, Error)>,
-}
 
 impl Store {
     /// Learns the identity and the store's abilities, once. The first request to a store that did not

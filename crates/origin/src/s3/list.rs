@@ -16,12 +16,14 @@ use quick_xml::events::Event;
 use serde::Deserialize;
 use tracing::warn;
 
-use super::super::{Entry, Error, KEY_BYTES_MAX, KeyRange, Listed, behind};
+use super::attributes;
 use super::described::ListingEntry;
 use super::errors::{Access, Trouble};
 use super::failure::{Failure, FailureKind};
 use super::name::{ESCAPED, Named, is_plain, key_of, name_of, shared_digits};
-use super::{Head, Store, attributes};
+use super::store::{Head, Store};
+use crate::error::Error;
+use crate::listing::{Entry, KEY_BYTES_MAX, KeyRange, Listed, behind};
 
 /// The most names in a page of the store's listing.
 const PAGE_NAMES: usize = 1000;

@@ -20,7 +20,7 @@ mod failure;
 mod identity;
 mod known;
 mod list;
-mod name;
+pub(crate) mod name;
 mod object_reader;
 mod operations;
 mod pieces;
@@ -29,6 +29,7 @@ mod reply;
 mod sending;
 mod signer;
 mod source;
+mod store;
 mod stored;
 mod thread;
 mod upload;
@@ -38,71 +39,39 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use ::http::StatusCode;
 use bytes::Bytes;
 use ground::origin::OriginId;
 use ground::{Etag, Key};
 use tokio::sync::{Mutex, Semaphore, mpsc};
 use tracing::warn;
 
-use super::{
-    Attributes, BoxFuture, Chunks, Entry, Error, Fence, IdentityRecord, KeyRange, Metadata,
-    OpenError, Origin, SingleChunk, Staged, StoredObject, VersionHasher, fenced,
-};
-use crate::Settings;
+use super::chunks::{BoxFuture, Chunks, SingleChunk};
+use super::error::{Error, OpenError};
+use super::identity_record::IdentityRecord;
+use super::listing::{Entry, KeyRange};
+use super::metadata::{Attributes, Metadata, VersionHasher};
+use super::store::{Origin, StoredObject};
+use super::write::{Fence, Staged, fenced};
+use crate::settings::Settings;
 use client::{Attempts, Client};
 use connections::Connections;
 use described::Described;
 use endpoint::Endpoint;
-use errors::{Access, Trouble, trouble};
+use errors::{Access, Trouble};
 use failure::Failure;
-use identity::Looks;
 use known::{EtagTable, Seal};
 use list::PageOf;
-pub(super) use name::is_plain;
+pub use name::is_plain_prefix;
 use object_reader::ObjectReader;
 use operations::OpenObject;
 use precondition::Precondition;
 use signer::Signer;
-use stored::StoredHead;
+use store::{Head, ORDER_ATTEMPTS, SENDINGS_MAX, Store};
 use thread::{Thread, Worker};
-
-/// The most attempts of a write whose condition is refused because the object changed meanwhile.
-const ORDER_ATTEMPTS: usize = 5;
 
 /// An S3-compatible store as the origin.
 pub struct S3 {
     store: Arc<Store>,
-}
-
-/// State shared by all requests.
-struct Store {
-    client: Arc<Client>,
-    thread: Thread,
-    /// The prefix of all names.
-    prefix: String,
-    /// Bucket and endpoint, for messages.
-    place: String,
-    /// The most concurrent requests of one listing.
-    parallel: usize,
-    /// The memory left for uploads, KiB.
-    held_kib: Arc<Semaphore>,
-    held_bytes_max: u64,
-    looks: Mutex<Looks>,
-    /// What this process remembers of its origin.
-    record: Arc<IdentityRecord>,
-    known: EtagTable,
-    described: Described,
-    /// Writes that may be sent while they arrive.
-    sendings: Arc<Semaphore>,
-    /// Whether a listing has passed over a name of no key, which is logged once.
-    passed_over: AtomicBool,
-}
-
-/// The store's reply to a HEAD.
-struct Head {
-    stored: StoredHead,
-    metadata: Metadata,
 }
 
 impl S3 {
@@ -188,95 +157,13 @@ impl Store {
             record,
             known: EtagTable::default(),
             described: Described::new(settings.listed_bytes_max.0),
-            sendings: Arc::new(Semaphore::new(sending::SENDINGS_MAX)),
+            sendings: Arc::new(Semaphore::new(SENDINGS_MAX)),
             passed_over: AtomicBool::new(false),
         })
     }
 
     async fn probe(&self) -> Result<(), Trouble> {
         self.page(&self.prefix, PageOf::default(), 1).await.map(|_| ())
-    }
-
-    fn trouble(&self, failure: &Failure, what: &str, access: Access) -> Trouble {
-        trouble(failure, &self.place, what, access)
-    }
-
-    fn failed(&self, failure: &Failure, what: &str, access: Access) -> Error {
-        self.trouble(failure, what, access).error
-    }
-
-    /// What the store has under a name; `None` if that is nothing, or the bucket is missing.
-    async fn stored(&self, name: &str) -> Result<Option<StoredHead>, Error> {
-        match self.client.head(name).await {
-            Ok(stored) => Ok(Some(stored)),
-            Err(Failure::Status { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
-            Err(failure) => Err(self.failed(&failure, &format!("a look at {name}"), Access::Read)),
-        }
-    }
-
-    async fn head(&self, name: &str) -> Result<Option<Head>, Error> {
-        match self.stored(name).await? {
-            Some(stored) => {
-                let metadata = self.judge_metadata(name, &stored).await?;
-                Ok(Some(Head { stored, metadata }))
-            }
-            // The answer to a HEAD has no text: it does not say whether the object or the bucket is missing.
-            None => {
-                self.look(Instant::now()).await?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// The metadata of an object that was read. Remembers its etag, for a write of it that may follow. What another tool
-    /// wrote and left our metadata with is that tool's object.
-    async fn judge_metadata(&self, name: &str, stored: &StoredHead) -> Result<Metadata, Error> {
-        let metadata = attributes::from_store(stored);
-        let Some(etag) = &stored.etag else { return Ok(metadata) };
-        if self.known.had_other_size(name, etag, metadata.size) {
-            self.check_size(name, etag, metadata.size).await?;
-        }
-        let seal = Seal::of_metadata(&metadata);
-        match self.known.is_rewritten(name, etag, seal) {
-            None => return Ok(metadata),
-            Some(false) => {}
-            // While a write is under way, a store that keeps metadata apart from bytes may pair those before it with the etag
-            // after it (as for `consistent_head`). A second look does not find that pair again.
-            Some(true) => {
-                let again = self.client.head(name).await;
-                let again = again.map_err(|failure| {
-                    self.failed(&failure, &format!("a look at {name}"), Access::Read)
-                })?;
-                let now = Seal::of_metadata(&attributes::from_store(&again));
-                if (&again.etag, now) != (&stored.etag, seal) {
-                    if let Some(etag) = again.etag {
-                        self.known.set(name, etag, Some(now));
-                    }
-                    return Ok(metadata);
-                }
-                warn!(
-                    "another tool wrote {name} at {} and kept Concertina's metadata; it is served as that tool's object",
-                    self.place
-                );
-            }
-        }
-        Ok(attributes::of_another_tool(stored, metadata))
-    }
-
-    /// Asks for the length of an object that was read with another one than before, under the same etag. Bytes of versions that
-    /// are hashes are compared with these; those of others have only this.
-    async fn check_size(&self, name: &str, etag: &str, size: u64) -> Result<(), Error> {
-        let again = self.client.head(name).await;
-        let again = again
-            .map_err(|failure| self.failed(&failure, &format!("a look at {name}"), Access::Read))?;
-        if again.etag.as_deref() == Some(etag) && again.size != size {
-            return Err(Error::Failed(format!(
-                "the store at {} sends {name} with {size} bytes and says that it has {}; a proxy before it may cut \
-                 replies off",
-                self.place, again.size
-            )));
-        }
-        Ok(())
     }
 
     /// Returns the metadata without bytes, for an empty range.

@@ -125,6 +125,11 @@ pub fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     (!bytes.is_empty() && held == 0 && bits < 5).then_some(bytes)
 }
 
+/// Whether `text` is a valid prefix (before a slash) of object names in a store.
+pub fn is_plain_prefix(text: &str) -> bool {
+    text.len() <= 255 && is_plain(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,15 +13,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::Store;
 use super::body::RequestBody;
 use super::failure::Failure;
 use super::operations::{NewObject, etag_of};
 use super::precondition::Precondition;
+use super::store::Store;
 use super::thread::Worker;
-
-/// The most writes that are sent while they arrive. Those beyond are sent when all their bytes are there.
-pub const SENDINGS_MAX: usize = 64;
 
 /// What came of it.
 pub enum Outcome {

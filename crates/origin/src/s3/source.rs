@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::pieces::{Payload, Pieces};
-use crate::Chunks;
+use crate::chunks::Chunks;
 use crate::error::Error;
 
 /// Size of all parts of an upload but the last; some stores require equal sizes. An object up to this size is one PUT.

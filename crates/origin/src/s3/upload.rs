@@ -13,13 +13,8 @@ use ::http::header::HeaderMap;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 
-use super::super::{
-    Attributes, BoxFuture, Chunks, Condition, Error, Fence, Metadata, Staged, VersionHasher,
-    fenced, now_unix_us, version_of_sha256,
-};
-use super::errors::Access;
+use super::errors::{Access, Trouble};
 use super::failure::Failure;
-use super::identity::Look;
 use super::known::Seal;
 use super::operations::{NewObject, UploadedPart};
 use super::pieces::Payload;
@@ -27,7 +22,12 @@ use super::precondition::Precondition;
 use super::sending::{Outcome, Sending};
 use super::signer::Sha256;
 use super::source::{PART_BYTES, Reservation, Source};
-use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes, name};
+use super::store::{Head, Look, ORDER_ATTEMPTS, Store};
+use super::{attributes, name};
+use crate::chunks::{BoxFuture, Chunks};
+use crate::error::Error;
+use crate::metadata::{Attributes, Metadata, VersionHasher, now_unix_us, version_of_sha256};
+use crate::write::{Condition, Fence, Staged, fenced};
 
 const PART_LENGTH: u64 = PART_BYTES as u64;
 /// The least bytes of an object that is sent while it arrives, if its SHA-256 is known. It is not hashed a second time then: its version
@@ -48,7 +48,7 @@ const GIVEN_BYTES: usize = 32 << 10;
 const PARTS_MAX: u64 = 10_000;
 /// The most attempts to read consistent metadata of an object that is being written.
 const LOOKS_MAX: usize = 10;
-/// Receives the bytes of an upload; see [`Origin::stage`](super::super::Origin::stage).
+/// Receives the bytes of an upload; see [`Origin::stage`](crate::store::Origin::stage).
 pub async fn stage(
     store: &Arc<Store>,
     key: &[u8],

@@ -7,9 +7,10 @@
 //! workspace does.
 
 use std::any::Any;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
-use super::Secret;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 /// A section of the configuration.
 pub trait Section {
@@ -72,14 +73,14 @@ macro_rules! section {
             }
         }
 
-        impl $crate::Section for $name {
+        impl $crate::section::Section for $name {
             const ABOUT: &'static str = concat!($($crate::section!(@comment $($about)*),)*);
             const KEYS: &'static [(&'static str, &'static str)] = &[
                 $((stringify!($key), concat!($($crate::section!(@comment $($attribute)*),)*)),)*
             ];
 
-            fn secrets(&self) -> Vec<(&'static str, Option<&$crate::Secret>)> {
-                let keys = [$((stringify!($key), $crate::as_secret(&self.$key)),)*];
+            fn secrets(&self) -> Vec<(&'static str, Option<&$crate::section::Secret>)> {
+                let keys = [$((stringify!($key), $crate::section::as_secret(&self.$key)),)*];
                 keys.into_iter().filter_map(|(key, secret)| Some((key, secret?))).collect()
             }
         }
@@ -162,6 +163,39 @@ pub fn with_short_numbers(text: &str) -> String {
         rest = after;
     }
     short + rest
+}
+
+/// A text that is never shown: not by `concertina config`, in a run's record, or for debugging. It
+/// can be read but not written: a section with a field of this type that is not skipped when the section is written
+/// does not compile.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
+    /// The text, for those who are meant to have it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+        // The value may be the secret, so the error must not repeat it.
+        String::deserialize(deserializer)
+            .map(Secret)
+            .map_err(|_| D::Error::custom("must be a string"))
+    }
 }
 
 #[cfg(test)]
