@@ -5,8 +5,8 @@ use std::sync::Arc;
 use engine::status::{Connections, NodeProcess, ProcessStatus};
 use http::{Response, StatusCode};
 
-use super::Node;
 use super::peers;
+use super::state::Node;
 use super::tiers;
 use configuration::Role;
 use front::health::origin_status;

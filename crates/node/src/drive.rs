@@ -25,8 +25,8 @@ use tokio::sync::oneshot;
 use tracing::info;
 
 use super::events::EventLog;
-use super::handover::Handover;
-use super::peers::Peers;
+use super::handover::stage::Handover;
+use super::peers::connections::Peers;
 use device::disk::{DeviceFolder, Disks, EventSink, FoundOn, FoundSegment, Opened, side_by_side};
 use device::object::Object;
 use origin::{Error, Metadata, Origin, StoredObject};

@@ -4,58 +4,22 @@
 //! the next of the keys' nodes take them. Until all who hear of etcd know, the node answers: writes that are still
 //! sent to it are refused, so that gateways send them to the next node.
 
+pub(crate) mod stage;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::node::Event;
 use record::clock;
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::drive::Drive;
 use membership::Membership;
+pub use stage::Handover;
+use stage::Stage;
 
 /// A pause between two looks at whether the handover is over.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// How far it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
-    Serves,
-    HandsOver,
-    HasHandedOver,
-}
-
-/// How far a node is that hands over.
-pub struct Handover {
-    stage: watch::Sender<Stage>,
-}
-
-impl Default for Handover {
-    fn default() -> Handover {
-        Handover { stage: watch::Sender::new(Stage::Serves) }
-    }
-}
-
-impl Handover {
-    /// Waits until the handover begins: uploads under way will not be written here. Waits for ever if it does
-    /// not.
-    pub async fn wait_until_begun(&self) {
-        let mut stage = self.stage.subscribe();
-        if stage.wait_for(|stage| *stage >= Stage::HandsOver).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// The engine has handed over.
-    pub fn end(&self) {
-        self.stage.send_replace(Stage::HasHandedOver);
-    }
-
-    fn is_over(&self) -> bool {
-        *self.stage.borrow() == Stage::HasHandedOver
-    }
-}
 
 /// Hands over within a time, tells the others, and waits until they know. If a write takes longer, or a peer does
 /// not give its lease back, the others wait as for a node that was lost.

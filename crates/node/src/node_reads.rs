@@ -7,8 +7,8 @@ use engine::node::{Asker, Part, Reply, Take};
 use ground::window::{Nanos, Outcome};
 use record::clock;
 
-use super::Node;
 use super::drive::{Answer, EngineAnswer, Get};
+use super::state::Node;
 use device::object::Object;
 use store::origin_reads::{self, not_found, select};
 use store::{self, Body, Error, FoundObject, Freshness, ReadRequest, Recorded, Version};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
-use super::Node;
+use super::state::Node;
 use device::object::Object;
 use front::Front;
 use store::{DeleteRequest, Error, FoundObject, MemoryUse, PutRequest, ReadRequest, Store};

@@ -15,10 +15,10 @@ use http::header::HeaderMap;
 use record::clock;
 use tokio::time::{Sleep, sleep};
 
-use crate::Node;
 use crate::drive::{Answer, EngineAnswer, Get};
 use crate::node_reads::PendingRead;
 use crate::peers::{self, Sender};
+use crate::state::Node;
 use device::object::add_source;
 use front::http::authorize;
 use front::quick::{Content, Facts, Flight, Quick, ReadStart, Record};

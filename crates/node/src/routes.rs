@@ -1,12 +1,14 @@
 //! The paths of a node: which of its parts answers a request.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ground::Key;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::{Node, admin, peers};
+use super::state::Node;
+use super::{admin, peers};
 use front::health;
 use front::http::{admit, is_health, resumed};
 use membership::Membership;
@@ -16,13 +18,18 @@ use wire::headers;
 use wire::lane::ThreadRecorder;
 use wire::problem::{HttpResult, Problem, only_get};
 
-/// Answers a request to a node.
-pub async fn answer(
-    shared: &Arc<Node>,
-    lane: &Arc<ThreadRecorder>,
-    request: Request<Incoming>,
-) -> Response<ReplyBody> {
-    route(shared, lane, request).await.unwrap_or_else(Problem::response)
+impl front::http::Service for Node {
+    async fn answer(
+        self: &Arc<Self>,
+        lane: &Arc<ThreadRecorder>,
+        request: Request<Incoming>,
+    ) -> Response<ReplyBody> {
+        route(self, lane, request).await.unwrap_or_else(Problem::response)
+    }
+
+    fn under_way(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
 }
 
 /// Answers a request for one object.

@@ -14,8 +14,8 @@ use origin::{Attributes, Fence, Staged};
 use record::clock;
 use tokio::sync::oneshot;
 
-use super::Node;
 use super::drive::{Answer, Drive, EngineAnswer};
+use super::state::Node;
 use device::object::Object;
 use membership::Membership;
 use store::{DeleteRequest, Error, PutRequest, WriteTerms};

@@ -12,7 +12,7 @@ use ground::window::Nanos;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use super::{OFFERS_MAX, Peers, count};
+use super::connections::{OFFERS_MAX, Peers, count};
 use crate::drive::Drive;
 use device::object::Object;
 use peer::{Fault, Outgoing, Reply};

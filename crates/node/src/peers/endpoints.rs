@@ -10,8 +10,8 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
-use super::Peers;
-use crate::Node;
+use super::connections::Peers;
+use crate::state::Node;
 use cluster::identity;
 use record::clock;
 use store::key_of;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::node::{PeerStatus, Warmed};
 
-use super::Counts;
+use super::connections::Counts;
 use wire::exposition::{Exposition, Kind};
 
 /// Name, help text, label, and counts by the label's value.
