@@ -3,7 +3,7 @@
 use crate::model_file::{Arrivals, DispersionAt, Parameter};
 use crate::queue::Bursts;
 
-use super::gather::Gathered;
+use super::data::Gathered;
 use super::resample::Replicate;
 use super::sums::{Counts, SCALES, Sums};
 

@@ -38,7 +38,8 @@ use crate::queue::ArrivalLaw;
 use crate::storage::Node;
 use ground::window::{Dispersion, Operation, Outcome, Times, Window};
 
-use super::{Step, gather};
+use super::gather;
+use super::input::Step;
 
 /// Smallest number of arrivals in each sub-interval of a dispersion: with fewer, counts are not
 /// normal.

@@ -4,7 +4,7 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use crate::model_file::Devices;
 
-use super::gather::{DeviceData, Gathered};
+use super::data::{DeviceData, Gathered};
 
 /// Groups of devices for the model.
 pub(super) struct Groups {

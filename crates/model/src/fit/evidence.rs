@@ -36,7 +36,7 @@ use crate::model_file::{Evidence, EvidenceSource, Model, Parameter};
 use crate::queue::ArrivalLaw;
 use crate::storage::{Node, NodeAt, Operating};
 
-use super::gather::Gathered;
+use super::data::Gathered;
 use super::resample::Replicate;
 use super::sums::Sums;
 

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::model_file::{FittedPoint, FittedStep, Model};
 use ground::window::QueueName;
 
-use super::gather::{Gathered, StepData};
+use super::data::{Gathered, StepData};
 
 /// Quantiles of the measured responses at which the CDFs are compared.
 const KS_POINTS: usize = 40;

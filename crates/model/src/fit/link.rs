@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::model_file::Parameter;
 
-use super::gather::StalledStep;
+use super::data::StalledStep;
 
 /// The smallest throughput of a link relative to the largest that a steady step carried.
 const NEARLY: f64 = 1.001;

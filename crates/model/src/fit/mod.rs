@@ -1,6 +1,6 @@
 //! Fitting: from windows to a [`Model`].
 //!
-//! [`Window`]s are the only input of a fit. Its stages are:
+//! [`Window`](ground::window::Window)s are the only input of a fit. Its stages are:
 //!
 //! | module | stage |
 //! |---|---|
@@ -22,113 +22,47 @@
 mod arrivals;
 mod black_box;
 mod change;
+mod data;
 mod devices;
 mod estimate;
 mod evidence;
 mod front;
 mod gather;
 mod goodness;
+mod input;
 mod link;
 mod resample;
+mod responses;
 mod saturated;
+mod servers;
 mod sums;
 mod valley;
 mod work;
 
-use crate::distribution::{Empirical, ServiceTime};
+use crate::distribution::Empirical;
+use crate::distribution::ServiceTime;
 use crate::error::Error;
 use crate::model_file::{
-    About, BackgroundWork, ClassParameters, FORMAT, Front, Law, Model, Parameter, Requests,
+    BackgroundWork, ClassParameters, FORMAT, Front, Law, Model, Parameter, Requests,
     SpotifyParameters,
 };
 use crate::queue::Discipline;
 use crate::storage::{SolvedQueues, WORKERS_MAX};
-use ground::window::{Histogram, Window};
 
-pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
+pub use black_box::{BlackBox, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
+pub use input::{ClosedAt, ClosedLoop, Options, Step};
+pub use servers::{CLASS, ServersFound};
+pub use work::times::{REQUESTS_MIN, Request, Times};
+pub use work::worked::{Precision, Worked};
 pub use work::{
-    Goal, Precision, Prospect, REQUESTS_MIN, Request, Times, Worked, half_width_points, has_times,
-    mean_work, prospects, too_coarse, work,
+    Goal, Prospect, half_width_points, has_times, mean_work, prospects, too_coarse, work,
 };
 
 use estimate::Estimates;
+use responses::law_of;
 use sums::Sums;
-
-/// The windows of one steady interval at one arrival rate.
-///
-/// The windows of a queue must not overlap: if several recorders recorded the same seconds of one
-/// queue, merge their windows first ([`Window::merge`] with `parallel`).
-#[derive(Clone, Debug, Default)]
-pub struct Step {
-    /// Its name, for messages.
-    pub name: String,
-    /// Windows of the load generator: preferred for the client side.
-    pub load: Vec<Window>,
-    /// Windows of the gateway: used for the client side if `load` has none.
-    pub gateway: Vec<Window>,
-    /// Windows of the node; their `joined` counts the reads that were joined to others.
-    pub node: Vec<Window>,
-    /// Windows of each device queue.
-    pub devices: Vec<Vec<Window>>,
-    /// When each request came and was answered, if that was recorded; for [`work()`].
-    pub times: Option<Times>,
-}
-
-/// Options of a fit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Provenance, copied into the model.
-    pub about: About,
-    /// Length of the blocks that are resampled, seconds; shortened until a step has at least 8.
-    pub block_s: f64,
-    /// Number of resamplings; 0 for a model without intervals.
-    pub replicates: usize,
-    /// Seed of the resampling: the same windows and seed give the same model.
-    pub seed: u64,
-    /// What a closed loop of enough clients carried, if that was measured; for [`work()`].
-    pub closed_loop: Option<ClosedLoop>,
-    /// Whether it is known that no request passes the servers by, as a hit of a cache does; for [`work()`].
-    pub no_hits: bool,
-    /// What closed loops of several numbers of clients carried, if that was measured: for services that carry less with more
-    /// clients; for [`work()`].
-    pub closed_loops: Vec<ClosedAt>,
-}
-
-/// What a closed loop carried.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ClosedAt {
-    /// Clients.
-    pub clients: u32,
-    /// Seconds that each waits before it asks again.
-    pub think_s: f64,
-    /// Requests/s.
-    pub throughput: f64,
-}
-
-/// The throughput of a closed loop that more clients do not raise: the servers are always busy.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ClosedLoop {
-    /// Requests/s.
-    pub throughput: f64,
-    /// Its standard deviation as a share of it, that from run to run included.
-    pub deviation: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            about: About::default(),
-            block_s: 5.0,
-            replicates: 60,
-            seed: 1,
-            closed_loop: None,
-            no_hits: false,
-            closed_loops: Vec::new(),
-        }
-    }
-}
 
 /// Fits a model to steady intervals.
 ///
@@ -201,7 +135,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     }
     // What may be chance is not there.
     let delay_scv = Some(parameter(&|e| e.delay_scv, "1")).filter(|scv| scv.low > 0.0);
-    let mut drawn = estimate::replicates(&replicates, &classes, &groups.scv_within);
+    let mut drawn = resample::replicates(&replicates, &classes, &groups.scv_within);
     let mut add = |name: &str, f: &dyn Fn(&Estimates) -> f64| {
         drawn.set(name, |i, _| replicates.get(i).map_or(f64::NAN, |r| f(&r.estimates)));
     };
@@ -276,19 +210,6 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     model.warnings.extend(contradictions);
     model.check()?;
     Ok(model)
-}
-
-/// A law from clients' response times; `None` if there were none (or all were 0).
-fn law_of(times: &Histogram) -> Result<Option<Law>, Error> {
-    if times.is_empty() || times.mean_s() <= 0.0 {
-        return Ok(None);
-    }
-    let law = Empirical::from_histogram(times)?;
-    let half = 1.96 * (times.variance_s2() / times.count() as f64).sqrt();
-    let (value, unit) = (law.mean(), "s".to_owned());
-    let mean = Parameter { value, low: (value - half).max(0.0), high: value + half, unit };
-    let scv = Parameter::exact(law.scv(), "1");
-    Ok(Some(Law::new(&law, mean, scv)))
 }
 
 #[cfg(test)]

@@ -16,10 +16,12 @@
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::Options;
-use super::estimate::{self, Estimates};
-use super::gather::Gathered;
+use super::data::Gathered;
+use super::estimate;
+use super::estimate::Estimates;
+use super::input::Options;
 use super::sums::Sums;
+use crate::model_file::{ClassParameters, Replicates};
 
 /// Number of repetitions from which blocks are not drawn within them.
 const WHOLE: usize = 4;
@@ -124,6 +126,37 @@ pub(super) fn resample(gathered: &Gathered, options: &Options) -> Vec<Replicate>
         }
     }
     all
+}
+
+/// The resamplings as columns of a model. SCVs are those of one device: `scv_within` times the
+/// class's.
+pub(super) fn replicates(
+    all: &[Replicate],
+    classes: &[ClassParameters],
+    scv_within: &[f64],
+) -> Replicates {
+    let mut found = Replicates { columns: Vec::new(), rows: vec![Vec::new(); all.len()] };
+    let mut add = |name: &str, of: &dyn Fn(&Estimates) -> f64| {
+        found.set(name, |i, _| all.get(i).map_or(f64::NAN, |r| of(&r.estimates)));
+    };
+    add("q0", &|e| e.q0);
+    add("alpha", &|e| e.alpha);
+    add("other_share", &|e| e.other_share);
+    add("front_delay", &|e| e.delay);
+    add("joining", &|e| e.joining);
+    add("joining_knee", &|e| e.joining_knee);
+    add("spotify_q0", &|e| e.spotify_q0);
+    add("spotify_alpha", &|e| e.spotify_alpha);
+    add("spotify_mu_d", &|e| e.spotify_mu_d);
+    for (i, (class, within)) in classes.iter().zip(scv_within).enumerate() {
+        add(&format!("mean_s.{}", class.name), &|e| e.classes[i].0);
+        add(&format!("scv.{}", class.name), &|e| e.classes[i].1 * within);
+        if class.background.is_some() {
+            add(&format!("other_rate.{}", class.name), &|e| e.others[i].0);
+            add(&format!("other_mean_s.{}", class.name), &|e| e.others[i].1);
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -2,31 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::gather::{ClassData, DeviceData, block_index, blocks_of};
-use super::{Options, Step};
+use super::data::{ClassData, DeviceData, SaturatedDevice, block_index, blocks_of};
+use super::input::{Options, Step};
 
 /// Largest share of time for which a saturated device may have been idle.
 const SLACK_MAX: f64 = 0.005;
 /// Mean number at a device per server below which the device never counts as saturated.
 const LENGTH_MIN: f64 = 1.5;
-
-/// A device that was never idle during a step.
-#[derive(Clone, Debug)]
-pub(super) struct SaturatedDevice {
-    /// Its index.
-    pub device: usize,
-    /// Upper bound of its idle share of time.
-    pub slack: f64,
-    /// Seconds × servers, and completions, for each block.
-    pub blocks: Vec<(f64, f64)>,
-}
-
-/// A step past the capacity of some device. It is evidence of that capacity only.
-#[derive(Clone, Debug)]
-pub(super) struct SaturatedStep {
-    pub name: String,
-    pub devices: Vec<SaturatedDevice>,
-}
 
 /// The devices that were saturated during a step: always busy, or with a queue so long that it
 /// cannot have been empty for long. A device's idle share of time is at most 1 − utilisation. With

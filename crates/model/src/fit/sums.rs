@@ -119,7 +119,7 @@ pub(super) struct Sums {
     pub busy: f64,
     pub completions: f64,
     pub classes: Vec<ClassSums>,
-    /// Responses that clients had within each of [`super::gather::Gathered::edges_s`].
+    /// Responses that clients had within each of [`crate::fit::data::Gathered::edges_s`].
     pub within: Vec<f64>,
     /// Arrivals at the client side, at each scale of time.
     pub counts: [Counts; SCALES],

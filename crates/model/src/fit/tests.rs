@@ -3,7 +3,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Gamma, LogNormal};
 
 use ground::window::{
-    Finished, KernelDevice, Nanos, Operation, Outcome, QueueName, Recorder, Settings,
+    Finished, KernelDevice, Nanos, Operation, Outcome, QueueName, Recorder, Settings, Window,
 };
 
 use super::*;

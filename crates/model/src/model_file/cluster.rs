@@ -9,8 +9,9 @@ use crate::storage::{Change, Cluster, HitLaw, Member, Node, Operating, Server, S
 
 use super::coarse::even;
 use super::known::{KnownLoads, wider};
-use super::predict::{Quantile, is_perhaps_unstable};
-use super::{Model, Parameter, Point};
+use super::model::Model;
+use super::parts::Parameter;
+use super::predict::{Point, Quantile, is_perhaps_unstable};
 use crate::trust::{Checked, HeldOut, covers, limit_of_clients, trust};
 
 /// A fitted node of a cluster.

@@ -9,7 +9,8 @@
 
 use crate::error::{Error, check, not_negative};
 
-use super::{Model, Parameter};
+use super::model::Model;
+use super::parts::Parameter;
 
 /// Sizes of errors that all requests of a record share; 0 where there is none. Each is the largest
 /// there can be, on either side.

@@ -6,7 +6,10 @@ use crate::error::Error;
 use crate::fork_join::FanOut;
 use crate::storage::{Node, Operating};
 
-use super::{ClusterModel, ClusterPrediction, Model, Parameter, Point, Prediction};
+use super::cluster::{ClusterModel, ClusterPrediction};
+use super::model::Model;
+use super::parts::Parameter;
+use super::predict::{Point, Prediction};
 
 /// The responses of one kind of request at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

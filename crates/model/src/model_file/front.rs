@@ -1,54 +1,9 @@
 //! The resources that all requests of a node share: a link and workers.
 
-use serde::{Deserialize, Serialize};
+use crate::error::Error;
 
-use crate::error::{Error, not_negative, positive};
-use crate::storage::Link;
-
-use super::{Model, Parameter};
-
-/// The link that all replies share, and the workers that all requests share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Front {
-    /// Mean bytes of a reply; absent if unknown, and then there is no link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes_mean: Option<f64>,
-    /// Squared coefficient of variation of the bytes of a reply.
-    #[serde(default)]
-    pub bytes_scv: f64,
-    /// Bytes per second of the link, from steps in which replies fell behind although no device was
-    /// saturated; absent if there were no such steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_bytes_per_s: Option<Parameter>,
-    /// Number of requests that are answered at once; absent if not limited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workers: Option<u32>,
-}
-
-impl Front {
-    /// The link of a replicate, with the fitted values for parameters that the replicate lacks.
-    pub(super) fn link(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Option<Link> {
-        let bytes_per_s = self.link_bytes_per_s.as_ref()?.value;
-        Some(Link {
-            bytes_per_s: drawn("link_bytes_per_s").unwrap_or(bytes_per_s),
-            bytes_mean: drawn("bytes_mean").filter(|bytes| *bytes > 0.0).or(self.bytes_mean)?,
-            bytes_scv: drawn("bytes_scv").unwrap_or(self.bytes_scv),
-        })
-    }
-
-    pub(super) fn check(&self) -> Result<(), Error> {
-        if let Some(bytes) = self.bytes_mean {
-            positive("the mean bytes of a reply", bytes)?;
-        }
-        not_negative("the SCV of the bytes of a reply", self.bytes_scv)?;
-        let Some(link) = &self.link_bytes_per_s else { return Ok(()) };
-        if self.bytes_mean.is_none() {
-            return Err(Error::File("a link, and no bytes_mean of a reply in [front]".into()));
-        }
-        link.check("the bytes per second of a link")
-    }
-}
+use super::model::Model;
+use super::parts::{Front, Parameter};
 
 /// What the law of workers leaves out: a request holds its worker for the response of devices whose queues nothing bounds.
 const WORKERS_TOO_SLOW: &str = "The law of workers takes devices to have the queues of requests without a bound, and adds the wait for a worker: where \

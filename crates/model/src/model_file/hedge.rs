@@ -7,12 +7,12 @@ use crate::error::Error;
 use crate::fork_join::Hedge;
 use crate::storage::{Cluster, Member, Node};
 
-use super::fan_out::response_times;
+use super::cluster::{ClusterModel, ClusterPrediction};
+use super::fan_out::{ResponseTimes, WithinTime, response_times};
 use super::known::wider;
-use super::predict::{Quantile, is_perhaps_unstable};
-use super::{
-    ClusterModel, ClusterPrediction, Model, Parameter, Prediction, ResponseTimes, WithinTime,
-};
+use super::model::Model;
+use super::parts::Parameter;
+use super::predict::{Prediction, Quantile, is_perhaps_unstable};
 
 /// The prediction for requests that are sent a second time if they are late, beside that without.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

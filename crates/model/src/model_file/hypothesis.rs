@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::Discipline;
 
-use super::Parameter;
+use super::parts::Parameter;
 
 /// A hypothesis on how a service works, under which the work of every request follows from the
 /// times of all requests ([`crate::fit::work()`]).
@@ -34,7 +34,7 @@ pub struct Hypothesis {
     /// Share of requests that pass the servers by.
     #[serde(default)]
     pub bypass: f64,
-    /// Whether the speed of the servers depends on how many requests are inside ([`super::SpeedByNumber`]).
+    /// Whether the speed of the servers depends on how many requests are inside ([`crate::model_file::parts::SpeedByNumber`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_number: bool,
 }

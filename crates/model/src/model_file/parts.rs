@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::{Empirical, Gamma, Piece, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{ArrivalLaw, Bursts, Discipline, InOrder, Slowdown};
-use crate::storage::{Background, ByLoad, SolvedQueues};
+use crate::storage::{Background, ByLoad, Link, SolvedQueues};
 
 /// A number with its 95 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -471,4 +471,47 @@ pub struct FittedPoint {
     /// Share by the published model; absent where that is not stable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spotify: Option<f64>,
+}
+
+/// The link that all replies share, and the workers that all requests share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Front {
+    /// Mean bytes of a reply; absent if unknown, and then there is no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_mean: Option<f64>,
+    /// Squared coefficient of variation of the bytes of a reply.
+    #[serde(default)]
+    pub bytes_scv: f64,
+    /// Bytes per second of the link, from steps in which replies fell behind although no device was
+    /// saturated; absent if there were no such steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bytes_per_s: Option<Parameter>,
+    /// Number of requests that are answered at once; absent if not limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+}
+
+impl Front {
+    /// The link of a replicate, with the fitted values for parameters that the replicate lacks.
+    pub(super) fn link(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Option<Link> {
+        let bytes_per_s = self.link_bytes_per_s.as_ref()?.value;
+        Some(Link {
+            bytes_per_s: drawn("link_bytes_per_s").unwrap_or(bytes_per_s),
+            bytes_mean: drawn("bytes_mean").filter(|bytes| *bytes > 0.0).or(self.bytes_mean)?,
+            bytes_scv: drawn("bytes_scv").unwrap_or(self.bytes_scv),
+        })
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if let Some(bytes) = self.bytes_mean {
+            positive("the mean bytes of a reply", bytes)?;
+        }
+        not_negative("the SCV of the bytes of a reply", self.bytes_scv)?;
+        let Some(link) = &self.link_bytes_per_s else { return Ok(()) };
+        if self.bytes_mean.is_none() {
+            return Err(Error::File("a link, and no bytes_mean of a reply in [front]".into()));
+        }
+        link.check("the bytes per second of a link")
+    }
 }

@@ -8,7 +8,8 @@ use crate::queue::HORIZON_S;
 use crate::storage::{BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit};
 
 use super::known::KnownLoads;
-use super::{ClassParameters, Model, Parameter};
+use super::model::Model;
+use super::parts::{ClassParameters, Parameter};
 
 /// The share of requests answered within a time, by both models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,7 +53,7 @@ pub struct Prediction {
     pub beyond_trust: bool,
     /// Shares within the requested times.
     pub points: Vec<Point>,
-    /// [`super::About::laboratory`]: show it with the prediction.
+    /// [`crate::model_file::parts::About::laboratory`]: show it with the prediction.
     pub laboratory: Option<String>,
 }
 

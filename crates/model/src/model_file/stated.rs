@@ -9,10 +9,9 @@ use crate::distribution::{AnyLaw, Atom, Empirical, Piece, ServiceTime};
 use crate::error::{Error, check, positive};
 use crate::queue::Discipline;
 
-use super::{
-    About, ClassParameters, Devices, FORMAT, Law, Model, Parameter, Replicates, Requests,
-    SpotifyParameters,
-};
+use super::model::{FORMAT, Model};
+use super::parts::{About, ClassParameters, Devices, Law, Parameter, Requests, SpotifyParameters};
+use super::replicates::Replicates;
 
 /// Replicates of a model with stated intervals: the 2.5 and 97.5 % ranks of 199 are whole.
 const REPLICATES: usize = 199;

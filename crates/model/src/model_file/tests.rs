@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::queue::Discipline;
+use crate::{Error, HeldOut};
 
 mod fan_out;
 mod hedge;

@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use crate::error::Error;
 
-use super::Model;
+use super::model::Model;
 
 /// The largest text that is read.
 const BYTES_MAX: usize = 64 << 20;

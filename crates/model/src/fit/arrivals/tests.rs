@@ -2,8 +2,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Poisson};
 
+use crate::fit::fit;
+use crate::fit::input::{Options, Step};
 use crate::fit::tests::{laws, simulated};
-use crate::fit::{Options, Step, fit};
 use crate::queue::ArrivalLaw;
 
 use super::*;

@@ -8,13 +8,15 @@ use rand::rngs::StdRng;
 use crate::error::Error;
 use ground::window::{Dispersion, Histogram, Outcome, Window};
 
-use super::super::gather::{block_index, blocks_of};
+use super::super::resample;
 use super::super::resample::{draw, repetitions};
 use super::super::valley::{is_crowded_within, valley};
-use super::super::{Options, Request, Step, resample};
 use super::noise::Noise;
 use super::stamps::{CoarseStamps, StampedRequest, StampedStep};
 use super::sums::{Data, StepDraws, Sums};
+use crate::fit::data::{block_index, blocks_of};
+use crate::fit::input::{Options, Step};
+use crate::fit::work::times::Request;
 
 /// Number of quantiles at which responses are counted.
 const EDGES: usize = 20;

@@ -39,13 +39,12 @@ mod start;
 mod sums;
 mod write;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, check};
 use crate::model_file::Model;
 
-use super::{Options, Step};
-use queue::{Among, Candidate, candidates, fit_servers};
+use super::input::{Options, Step};
+use super::servers::ServersFound;
+use queue::{Among, Candidate, Weighted, candidates, fit_servers};
 use sums::StepDraws;
 
 pub(super) use gather::gather;
@@ -57,23 +56,6 @@ const WEIGHT_MIN: f64 = 0.01;
 /// Candidates of at least this weight are in the interval of the number of servers.
 const WEIGHT_INSIDE: f64 = 0.025;
 
-/// The name of the only class in such a model's file.
-pub const CLASS: &str = "server";
-
-/// The number of servers of a service, estimated from its responses.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ServersFound {
-    /// The likeliest number; `None` if responses do not lengthen with load, so that there is no
-    /// sign of a limit.
-    pub likeliest: Option<u32>,
-    /// Lower end of the 95 % interval.
-    pub low: Option<u32>,
-    /// Upper end of the interval; `None` if it includes no limit.
-    pub high: Option<u32>,
-    /// Whether the number was given instead of estimated.
-    pub given: bool,
-}
-
 /// A fitted model, with its number of servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlackBox {
@@ -81,12 +63,6 @@ pub struct BlackBox {
     pub model: Model,
     /// The number of servers, with its interval.
     pub servers: ServersFound,
-}
-
-/// A candidate and its weight.
-struct Weighted<'a> {
-    candidate: Candidate<'a>,
-    weight: f64,
 }
 
 /// Fits a black box to steady intervals: to the windows of clients, of a gateway, or of a node, in

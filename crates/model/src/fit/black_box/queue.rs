@@ -519,3 +519,9 @@ fn of_moments(drawn: &StepDraws) -> Option<Replicate> {
     let scv = (squares / n / (mean * mean) - 1.0).max(0.0);
     (mean.is_finite() && mean > 0.0).then_some(Replicate { mean, scv, passing: 0.0 })
 }
+
+/// A candidate and its weight.
+pub(super) struct Weighted<'a> {
+    pub(super) candidate: Candidate<'a>,
+    pub(super) weight: f64,
+}

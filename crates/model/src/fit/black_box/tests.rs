@@ -325,7 +325,7 @@ fn stamped_in_seconds(clump: usize, rate: f64, seed: u64) -> Step {
             free[first] = free[first].max(now) + work.sample(&mut random).max(1e-6);
             let (end, taken) = (free[first], free[first] - now);
             visits.push((now, now, end, taken, Outcome::Unknown));
-            requests.push(crate::fit::Request {
+            requests.push(crate::fit::work::times::Request {
                 arrival_s: end.floor() - (taken * 1e3).floor() * 1e-3,
                 departure_s: end.floor(),
                 operation: ground::window::Operation::Get,
@@ -338,7 +338,13 @@ fn stamped_in_seconds(clump: usize, rate: f64, seed: u64) -> Step {
     }
     let (clock_s, resolution_s) = (1.0, 1e-3);
     let (is_timed_apart, open) = (false, true);
-    let times = Some(crate::fit::Times { requests, clock_s, resolution_s, is_timed_apart, open });
+    let times = Some(crate::fit::work::times::Times {
+        requests,
+        clock_s,
+        resolution_s,
+        is_timed_apart,
+        open,
+    });
     let load = windows("load", 0, &visits, 100.0);
     Step { name: format!("{rate}/s"), load, times, ..Step::default() }
 }

@@ -15,11 +15,11 @@ use crate::storage::SolvedQueues;
 use ground::number::time;
 use ground::window::Histogram;
 
-use super::super::law_of;
 use super::gather::All;
-use super::queue::Candidate;
+use super::queue::{Candidate, Weighted};
 use super::sums::{Data, StepDraws};
-use super::{CLASS, ServersFound, Weighted};
+use crate::fit::responses::law_of;
+use crate::fit::servers::{CLASS, ServersFound};
 
 /// Number of quantiles at which laws are compared.
 const GRID: usize = 48;

@@ -4,8 +4,9 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Poisson};
 use statrs::distribution::{Continuous, Gamma, Normal};
 
+use crate::fit::fit;
+use crate::fit::input::Options;
 use crate::fit::tests::{Simulated, laws, simulated};
-use crate::fit::{Options, fit};
 use crate::model_file::FittedStep;
 
 use super::*;

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
+use crate::fit::fit;
+use crate::fit::input::{Options, Step};
 use crate::fit::tests::{Simulated, laws, simulated};
-use crate::fit::{Options, Step, fit};
 use ground::window::Histogram;
 
 use super::*;
@@ -38,8 +39,8 @@ fn throughput_at_saturation_tells_the_pause_that_services_do_not() {
     assert!(model.warnings.iter().any(|w| w.contains("At saturation")), "{:?}", model.warnings);
     // It reaches every resampling, and the load of the saturated step is not one that was fitted.
     let column = format!("mean_s.{}", model.classes[0].name);
-    let drawn = |draw: crate::model_file::Draw| draw.get(&column).unwrap();
-    assert!(model.replicates.draws().all(|draw| (drawn(draw) / truth - 1.0).abs() < 0.01));
+    let mut draws = model.replicates.draws().map(|draw| draw.get(&column).unwrap());
+    assert!(draws.all(|drawn| (drawn / truth - 1.0).abs() < 0.01));
     assert!(model.requests.rate_high < system.rate(0.31));
     assert_eq!(model.fitted.len(), 2);
     // What it is for: 90 % of the devices' capacity.

@@ -14,8 +14,8 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 use crate::statistics::student_95;
 
 use super::judge::Sums;
+use super::moments::{moments, normal, rate, sum};
 use super::search::Search;
-use super::write::{moments, normal, rate, sum};
 
 /// A step's difference is beyond chance if a sum of squares as large has this probability.
 const CHANCE: f64 = 0.1;

@@ -17,8 +17,7 @@ use rand::{RngExt, SeedableRng};
 use crate::queue::Discipline;
 
 use super::super::valley::is_crowded_within;
-use super::LEVEL;
-use super::judge::excess;
+use super::judge::{LEVEL, excess};
 use super::line::{Kind, Line};
 use super::outside::Outside;
 use super::search::Search;

@@ -7,7 +7,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand_distr::{Distribution, Exp};
 
-use crate::fit::ClosedAt;
+use crate::Model;
+use crate::fit::input::ClosedAt;
 use crate::queue::{HORIZON_S, Slowdown};
 
 use super::tests::step;
@@ -244,7 +245,8 @@ fn a_service_throttled_in_slices_is_within_its_intervals() {
     for seed in [1, 2, 3] {
         let steps =
             steps(&[0.3, 0.45, 0.6], capacity, |rate, i| throttled(rate, 120.0, 100 * seed + i));
-        let closed_loop = Some(crate::fit::ClosedLoop { throughput: capacity, deviation: 0.02 });
+        let closed_loop =
+            Some(crate::fit::input::ClosedLoop { throughput: capacity, deviation: 0.02 });
         let closed_loops = vec![ClosedAt { clients: 32, think_s: 0.0, throughput: capacity }];
         let options = Options { closed_loop, closed_loops, ..Options::default() };
         let fitted = work(&steps, None, &options).unwrap();

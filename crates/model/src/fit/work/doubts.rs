@@ -1,18 +1,17 @@
 //! What speaks against a fit: works that depend on something, drift, come in spells, and requests that
 //! are missing.
 
-use crate::fit::Step;
+use crate::fit::input::Step;
 use crate::model_file::Hypothesis;
 use ground::window::Outcome;
 
-use super::judge::Sums;
+use super::judge::{EFFECT, LEVEL, Sums};
 use super::jumps::{Jump, jump};
 use super::line::Line;
+use super::moments::{moments, rate, sum};
 use super::search::Search;
 use super::slices::{Slices, slices};
 use super::spells::{Spells, alike, spread_by_met};
-use super::write::{moments, rate, sum};
-use super::{EFFECT, LEVEL};
 
 /// A step's mean work that is off by more than this is worth saying.
 const DRIFT: f64 = 0.05;
@@ -222,8 +221,9 @@ mod tests {
     use super::super::line::{Kind, Line};
     use super::super::search::{Among, search};
     use super::super::tests::Service;
-    use super::super::{Options, REQUESTS_MAX};
     use super::*;
+    use crate::fit::input::Options;
+    use crate::fit::work::times::REQUESTS_MAX;
     use crate::queue::Discipline;
 
     #[test]

@@ -6,15 +6,20 @@ use rand::seq::SliceRandom;
 
 use crate::queue::Discipline;
 
-use super::super::Options;
 use super::super::resample::{draw, repetitions};
 use super::between::Between;
 use super::full::Full;
 use super::judge::Point;
 use super::line::Kind;
+use super::moments::{bypass_of, normal, rate, sum};
 use super::search::Search;
 use super::speeds::Congestion;
-use super::write::{TIME_MIN_S, UNLIMITED, bypass_of, normal, rate, sum};
+use crate::fit::input::Options;
+
+/// Servers that a service without limit is modelled with: more than it can ever keep busy.
+pub(super) const UNLIMITED: u32 = 10_000;
+/// The shortest time that a law may have, s.
+pub(super) const TIME_MIN_S: f64 = 1e-12;
 
 /// A draw: the values of a replicate.
 pub(super) struct Row {

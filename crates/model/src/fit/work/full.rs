@@ -29,15 +29,15 @@
 use crate::queue::{Discipline, Slowdown};
 use crate::storage::ByLoad;
 
-use super::super::{ClosedAt, ClosedLoop, Options};
 use super::between::Between;
 use super::clock::Clock;
 use super::judge::{Judge, Point, block_of, excess};
 use super::line::{Kind, Line};
-use super::outside::Reach;
+use super::moments::{moments, rate, sum};
+use super::reach::Reach;
 use super::search::{Among, Search, search};
 use super::speeds::{Beyond, Congestion, Equations, Speeds, hats};
-use super::write::{moments, rate, sum};
+use crate::fit::input::{ClosedAt, ClosedLoop, Options};
 
 /// The smallest difference that counts, and the least that a closed loop is uncertain by, as shares.
 const BEYOND: f64 = 0.03;

@@ -4,15 +4,20 @@ use std::sync::Arc;
 
 use crate::queue::Slowdown;
 
-use super::super::Options;
 use super::correction::Correction;
 use super::line::{Kind, Line};
 use super::outside::Outside;
 use super::score::{Contrast, Edges, Score, Untied, contrasts, edges, score};
+use crate::fit::input::Options;
 
 /// The fewest blocks of a step. Of k that are drawn again the variance is short by 1/k, and works are independent, so that
 /// blocks may be short.
 const BLOCKS_MIN: f64 = 24.0;
+
+/// A hypothesis does not fit if the test says so at this level, and some requests' work is
+/// different from the others' by more than [`EFFECT`].
+pub(super) const LEVEL: f64 = 1e-3;
+pub(super) const EFFECT: f64 = 0.1;
 
 /// Requests, their work, and its square, summed.
 pub(super) type Sums = (f64, f64, f64);

@@ -9,7 +9,7 @@ use crate::distribution::{Empirical, Exponential, Gamma, Lognormal, ServiceTime}
 use crate::model_file::Law;
 use crate::queue::Discipline;
 use crate::storage::SolvedQueues;
-use crate::{Devices, Parameter};
+use crate::{Devices, Model, Parameter};
 
 use super::line::{Kind, Line};
 use super::outside::Outside;
@@ -146,7 +146,7 @@ fn works_of_shared_processors_vary_as_is_said() {
         let (mut sums, mut squares) = (vec![0.0; run.len()], vec![0.0; run.len()]);
         let (times, mut said) = (400, 0.0);
         for _ in 0..times {
-            let mut late = || OUTSIDE + deviation * write::normal(&mut random);
+            let mut late = || OUTSIDE + deviation * moments::normal(&mut random);
             let departures = run.iter().map(|r| r.1 + late()).collect();
             let line = Line::from_times(arrivals.clone(), departures);
             said = line.shaken(kind, outside);

@@ -21,9 +21,10 @@ use rand::rngs::StdRng;
 use super::correction::{Correction, corrected, done_again};
 use super::judge::{Judge, Point, Sums, excess};
 use super::line::{Kind, Line};
-use super::outside::{Outside, Reach};
+use super::moments::{moments, rate, sum};
+use super::outside::Outside;
+use super::reach::Reach;
 use super::score::{Apart, Contrast, Edges, Score};
-use super::write::{moments, rate, sum};
 
 /// Ticks of this part of a mean work or more are long, and those in which so many requests come: of four servers a clock of 1 ms made
 /// works of 10 ms 1.3 % too long.

@@ -12,10 +12,10 @@ use crate::queue::{Discipline, Slowdown};
 use ground::window::{Operation, Outcome};
 
 use super::clock::Clock;
-use super::lines::Partition;
 use super::outside::Outside;
+use super::partition::Partition;
 use super::ticks::Ticks;
-use super::{Request, Times};
+use super::times::{Request, Times};
 
 /// A hypothesis but for the time outside: how servers are given to requests, and how many; `None`
 /// without limit.

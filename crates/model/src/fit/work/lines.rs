@@ -14,14 +14,15 @@
 //! Limitations: a key must come a few times; a line is one server that takes requests in about the order in which
 //! they come. Cost: O(requests × inside at once), and some ten passes over pairs of keys for each number of lines.
 
+use rand::prelude::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use std::collections::HashMap;
 
 use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use super::line::Line;
+use super::partition::Partition;
 
 /// The most lines.
 const LINES_MAX: u32 = 32;
@@ -49,25 +50,6 @@ const ROUNDS: usize = 40;
 const MORE: u32 = 2;
 /// Lines have equal shares if chance makes them differ as much with this probability.
 const EQUAL: f64 = 0.01;
-
-/// Keys in lines.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Partition {
-    pub lines: u32,
-    of: HashMap<u32, u32>,
-}
-
-impl Partition {
-    /// The line of a key; one that never came is anywhere.
-    pub fn line(&self, key: u32) -> u32 {
-        self.of.get(&key).copied().unwrap_or(key % self.lines.max(1))
-    }
-
-    /// Each key with its line.
-    pub fn keys(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.of.iter().map(|(key, line)| (*key, *line))
-    }
-}
 
 /// Pairs of requests that were inside at once, and how many of them overtook.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp};
 
+use super::times::REQUESTS_MAX;
+use crate::Model;
 use crate::queue::Discipline;
 
 use super::line::{Kind, Line};

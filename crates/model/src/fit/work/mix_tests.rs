@@ -1,12 +1,13 @@
 //! A service fitted under one mix of requests predicts another one.
 
+use ground::window::Operation;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, LogNormal};
 
 use super::tests::{in_line, step};
 use super::*;
-use crate::{Error, MixShare, Parameter};
+use crate::{Error, MixShare, Model, Parameter};
 
 const SMALL: u64 = 2_000;
 const LARGE: u64 = 100_000;

@@ -57,9 +57,12 @@ mod kinds;
 mod likeness;
 mod line;
 mod lines;
+mod moments;
 mod outside;
+mod partition;
 mod prospect;
 mod rates;
+mod reach;
 mod replay;
 mod score;
 mod search;
@@ -67,104 +70,27 @@ mod slices;
 mod speeds;
 mod spells;
 mod ticks;
+pub(super) mod times;
 mod too_coarse;
+pub(super) mod worked;
 mod write;
 
 pub use prospect::{Goal, Prospect, half_width_points, prospects};
 pub use too_coarse::too_coarse;
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, check};
-use crate::model_file::{Hypothesis, Model};
+use crate::model_file::Hypothesis;
 use crate::queue::Discipline;
-use ground::window::{Operation, Outcome};
 
-use super::{Options, ServersFound, Step};
+use super::input::{Options, Step};
+use judge::LEVEL;
 use line::{Kind, Line};
 use search::Among;
+use times::{COARSEST, REQUESTS_MAX, REQUESTS_MIN, Times};
+use worked::Worked;
 
-/// The most requests of a fit; of more, each step's first are taken.
-pub const REQUESTS_MAX: usize = 400_000;
-/// The fewest: with less, response times alone are fitted. Fifty works tell their mean to a third and exclude hardly a hypothesis, so that the
-/// intervals are wide; of response times alone, intervals of so few excluded the truth.
-pub const REQUESTS_MIN: usize = 50;
-/// A resolution coarser than so many mean responses leaves nothing to compare.
-const COARSEST: f64 = 2.0;
-/// A hypothesis does not fit if the test says so at this level, and some requests' work is
-/// different from the others' by more than [`EFFECT`].
-const LEVEL: f64 = 1e-3;
-const EFFECT: f64 = 0.1;
 /// Numbers of servers beside the likeliest by which short works are put back among those that were taken for hits.
 const OTHERS: usize = 3;
-
-/// A request, as its client or a log saw it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Request {
-    /// When it was sent, seconds from any origin of the step.
-    pub arrival_s: f64,
-    /// When its reply had come.
-    pub departure_s: f64,
-    /// What it did.
-    pub operation: Operation,
-    /// How it was answered.
-    pub outcome: Outcome,
-    /// Bytes of its object; 0 if they are not known.
-    pub bytes: u64,
-    /// What decides in which line it waits: a hash of its key, or of the server that a proxy chose; 0 if
-    /// it is not known.
-    pub key: u32,
-    /// Whether it is judged. Those before and after the step, which the others may have met, are
-    /// not.
-    pub counted: bool,
-}
-
-/// When the requests of a step came and were answered, all of them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times {
-    /// The requests, in any order.
-    pub requests: Vec<Request>,
-    /// Resolution of the times of departure, seconds; they are rounded down to it. 0 if exact.
-    pub clock_s: f64,
-    /// Resolution of the response times, seconds.
-    pub resolution_s: f64,
-    /// Whether response times were measured by themselves. Otherwise, where both resolutions are the same, they are differences of two
-    /// readings of the clock.
-    pub is_timed_apart: bool,
-    /// Whether arrivals do not wait for replies.
-    pub open: bool,
-}
-
-/// A service fitted to the works of its requests.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Worked {
-    /// The model: one class of one device.
-    pub model: Model,
-    /// Every hypothesis that was looked at, the likeliest first; the model has those with weight.
-    pub hypotheses: Vec<Hypothesis>,
-    /// The number of servers, by the weights.
-    pub servers: ServersFound,
-    /// Why no hypothesis fits; `None` if the first does.
-    pub misfit: Option<String>,
-    /// How well the prediction is known at 80 % of the saturation.
-    pub known: Precision,
-    /// The line of each key, from 0, where the likeliest hypothesis is separate lines; else empty.
-    pub lines: BTreeMap<u32, u32>,
-}
-
-/// What the number of requests is good for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Precision {
-    /// Requests that were fitted.
-    pub requests: u64,
-    /// Half the width of the 95 % band of P(T ≤ t) at 80 % of the saturation where it is widest,
-    /// points.
-    pub half_width_points: f64,
-    /// Requests, at the same loads, for 2 points.
-    pub requests_for_2_points: u64,
-}
 
 /// Whether all steps have recorded times, of enough requests and fine enough.
 pub fn has_times(steps: &[Step]) -> bool {
@@ -307,7 +233,7 @@ fn slowed(found: search::Search, options: &Options) -> search::Search {
     if slices::slices(&found).is_some() {
         return found;
     }
-    let bypass = write::bypass_of(&found.lines, |_| 1.0);
+    let bypass = moments::bypass_of(&found.lines, |_| 1.0);
     let Some(slowed) = full::search_with_speeds(&found, bypass, options) else {
         return found;
     };

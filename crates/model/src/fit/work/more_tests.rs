@@ -1,13 +1,14 @@
 //! What a fit says beyond the hypothesis: the law of the time outside, kinds of works, doubts, and
 //! which load tells most.
 
+use ground::window::Operation;
 use rand_distr::{Distribution, Exp};
 
-use super::super::ClosedLoop;
 use super::tests::{Service, exponential, in_line, step};
 use super::*;
+use crate::fit::input::ClosedLoop;
 use crate::queue::Discipline;
-use crate::{Parameter, RequestKind};
+use crate::{Model, Parameter, RequestKind};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

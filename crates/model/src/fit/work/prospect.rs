@@ -16,10 +16,13 @@ use ground::window::{Operation, Outcome};
 
 use super::bypass;
 use super::line::{Kind, Line};
+use super::moments::bypass_of;
 use super::replay::replay;
 use super::search::{self, Among};
-use super::write::{bypass_of, late, replaced};
-use super::{Options, REQUESTS_MAX, Request, Step, Times, Worked};
+use super::times::{REQUESTS_MAX, Request, Times};
+use super::worked::Worked;
+use super::write::{late, replaced};
+use crate::fit::input::{Options, Step};
 
 /// The most requests of an imagined step.
 const REQUESTS: f64 = 20_000.0;

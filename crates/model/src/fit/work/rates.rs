@@ -13,9 +13,9 @@ use crate::model_file::{StateRate, StateRates, title};
 
 use super::judge::Point;
 use super::line::Line;
+use super::moments::{moments, sum};
 use super::replay::replay;
 use super::search::Search;
-use super::write::{moments, sum};
 
 /// Numbers inside that are told apart.
 const STATES: usize = 64;

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use crate::queue::Discipline;
 
-use super::super::Options;
 use super::correction::corrected;
 use super::judge::{Judge, Point, excess};
 use super::likeness;
 use super::line::{Kind, Line};
-use super::lines::{Partition, partitions};
-use super::outside::{Coarse, Outside, Reach, around, coarse, nearly_fits, refined, varying};
+use super::lines::partitions;
+use super::outside::Outside;
+use super::partition::Partition;
+use super::reach::{Coarse, Reach, around, coarse, nearly_fits, refined, varying};
 use super::speeds::Congestion;
+use crate::fit::input::Options;
 
 /// Numbers of servers to try first.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];

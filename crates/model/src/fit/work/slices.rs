@@ -160,8 +160,9 @@ mod tests {
     use super::super::line::Line;
     use super::super::search::{Among, search};
     use super::super::tests::{exponential, in_line, step};
-    use super::super::{Options, REQUESTS_MAX};
     use super::*;
+    use crate::fit::input::Options;
+    use crate::fit::work::times::REQUESTS_MAX;
 
     fn slices_of(runs: &[Vec<(f64, f64)>], servers: u32) -> Option<Slices> {
         let line =

@@ -12,11 +12,10 @@ use rand::{RngExt, SeedableRng};
 
 use crate::queue::{Discipline, InOrder};
 
-use super::EFFECT;
-use super::judge::Sums;
+use super::judge::{EFFECT, Sums};
 use super::line::Line;
+use super::moments::{moments, rate};
 use super::search::Search;
-use super::write::{moments, rate};
 
 /// Correlation of the works of requests that are some places apart: what is worth saying, in itself and
 /// in standard errors.

@@ -2,7 +2,12 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, LogNormal};
 
+use super::times::REQUESTS_MAX;
+use crate::Model;
+use crate::fit::Request;
 use crate::queue::Discipline;
+
+use ground::window::{Operation, Outcome};
 
 use super::super::tests::windows;
 use super::line::Kind;

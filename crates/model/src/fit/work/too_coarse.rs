@@ -4,9 +4,9 @@
 //! the requests. So the mean response of many requests is known, and with the rate the mean number inside (J. Little,
 //! 1961). Whether these wait, and for how many servers, a clock does not tell whose ticks are longer than the responses.
 
-use crate::fit::Step;
+use crate::fit::input::Step;
 
-use super::COARSEST;
+use super::times::COARSEST;
 
 /// What is known of a step.
 struct StepMeans {

@@ -1,8 +1,5 @@
 //! Writes what was found as a model ([`super`] has the method).
 
-use rand::RngExt;
-use rand::rngs::StdRng;
-
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{
@@ -12,49 +9,27 @@ use crate::model_file::{
 use crate::storage::SolvedQueues;
 use ground::window::Histogram;
 
-use super::super::black_box::{self, CLASS};
-use super::super::{Options, ServersFound, Step, law_of};
+use super::super::black_box;
 use super::between::Between;
 use super::doubts::{errors, hardly_waited, in_spells, jumps, misfit, pauses, warnings};
-use super::draws::{Row, in_class, is_of, rows};
+use super::draws::{Row, TIME_MIN_S, UNLIMITED, in_class, is_of, rows};
 use super::full::Full;
-use super::judge::{Point, Sums};
+use super::judge::Point;
 use super::jumps::Jump;
-use super::line::Line;
+use super::kinds;
 use super::lines::shares;
+use super::moments::{bypass_of, sum};
+use super::rates;
 use super::search::Search;
 use super::slices::slices;
 use super::spells::{Spells, spells, spread_by_met};
-use super::{Precision, Worked, kinds, rates};
-
-/// Servers that a service without limit is modelled with: more than it can ever keep busy.
-pub(super) const UNLIMITED: u32 = 10_000;
-
-pub(super) fn sum<'a>(blocks: impl Iterator<Item = &'a Sums>) -> Sums {
-    blocks.fold((0.0, 0.0, 0.0), |s, b| (s.0 + b.0, s.1 + b.1, s.2 + b.2))
-}
-
-/// Mean and SCV of sums, less the variance that the resolution adds.
-pub(super) fn moments((n, sum, square): Sums, blur: f64) -> (f64, f64) {
-    let mean = sum / n.max(1.0);
-    let variance = (square / n.max(1.0) - mean * mean - blur).max(0.0);
-    (mean, variance / (mean * mean).max(f64::MIN_POSITIVE))
-}
-
-impl Point {
-    /// Mean and SCV of the works of sums, less what the clock and a time outside that varies made of them.
-    pub fn moments(&self, sums: Sums, blur: f64, varies: f64) -> (f64, f64) {
-        let Some(correction) = &self.correction else { return moments(sums, blur + varies) };
-        let (mean, scv) = moments(sums, correction.blur + varies);
-        (mean * correction.factor, scv)
-    }
-}
+use super::worked::{Precision, Worked};
+use crate::fit::input::{Options, Step};
+use crate::fit::responses::law_of;
+use crate::fit::servers::{CLASS, ServersFound};
 
 /// The shortest work that a clock tells, s.
 const WORK_MIN_S: f64 = 1e-9;
-/// The shortest time that a law may have, s.
-pub(super) const TIME_MIN_S: f64 = 1e-12;
-
 /// What was found, as numbers of a model.
 struct Fitted {
     law: Empirical,
@@ -354,27 +329,6 @@ fn law_of_works(found: &Search, blur: f64, varies: f64) -> Result<Empirical, Err
     // Where no judged request took longer than what is outside of the service, works are 0, which is no law: a clock tells
     // no work below its nanosecond, as in the histogram above.
     Empirical::from_histogram(&works)?.with_moments(mean.max(WORK_MIN_S), scv)
-}
-
-/// The share of judged requests that passed by, with a weight for each step.
-pub(super) fn bypass_of(lines: &[Line], weight: impl Fn(usize) -> f64) -> f64 {
-    let (mut passed, mut all) = (0.0, 0.0);
-    for (i, line) in lines.iter().enumerate() {
-        passed += weight(i) * line.bypassed.len() as f64;
-        all += weight(i) * (line.bypassed.len() + line.counted()) as f64;
-    }
-    if all > 0.0 { passed / all } else { 0.0 }
-}
-
-/// A normal law by twelve uniform ones.
-pub(super) fn normal(random: &mut StdRng) -> f64 {
-    (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
-}
-
-/// Judged requests per second.
-pub(super) fn rate(line: &Line) -> f64 {
-    let (from, to) = line.span();
-    line.counted() as f64 / (to - from).max(1e-9)
 }
 
 fn replicates(fitted: &Fitted, late: f64) -> Replicates {

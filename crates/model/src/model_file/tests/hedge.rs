@@ -1,6 +1,7 @@
 //! Hedged requests: the law of two at the load of both.
 
 use super::*;
+use crate::Error;
 use crate::fork_join::Hedge;
 
 #[test]
