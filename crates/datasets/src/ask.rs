@@ -38,6 +38,8 @@ pub enum Ask {
         query: Query,
         /// Where the page begins, and how much it may hold.
         wanted: PageRequest,
+        /// What was most likely meant otherwise in the query, for the client.
+        warnings: Vec<String>,
     },
     /// One record.
     Record {
@@ -48,6 +50,8 @@ pub enum Ask {
     Count {
         /// What they match.
         query: Query,
+        /// What was most likely meant otherwise in the query, for the client.
+        warnings: Vec<String>,
     },
     /// The number of occurrences of a byte string in the shards.
     Occurrences {
@@ -78,6 +82,8 @@ pub enum Answer {
         count: u64,
         /// Attributes of the query that no record has.
         unknown_attributes: Vec<String>,
+        /// What was most likely meant otherwise in the query; only of a whole answer.
+        warnings: Vec<String>,
     },
     /// Answers [`Ask::Record`] and [`Ask::Extract`]; `None` if the record does not exist.
     Bytes(Option<Vec<u8>>),
@@ -105,6 +111,9 @@ pub struct Page {
     /// part answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_attributes: Vec<String>,
+    /// What was most likely meant otherwise in the query. Of the first page alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Whether the page ended early at the byte limit. Records of later parts must not be appended
     /// then: the records in between would be missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -211,6 +220,12 @@ impl Parameters {
         self.number(name)?.ok_or_else(|| refused(format!("parameter {name} is missing")))
     }
 
+    /// The warnings of a query that is valid; none where the parameter is missing.
+    fn warnings(&self, name: &str) -> Vec<String> {
+        let text = self.value(name).and_then(|query| std::str::from_utf8(query).ok());
+        text.map(Query::warnings).unwrap_or_default()
+    }
+
     fn records(&self, manifest: &Manifest) -> Result<Ask> {
         let query = match (self.value("query"), self.value("key"), self.value("pattern")) {
             (Some(query), None, None) => text("query", query)?.parse()?,
@@ -235,7 +250,8 @@ impl Parameters {
             }
             Some(_) => return Err(refused("sorted must be true or false")),
         };
-        Ok(Ask::Records { query, wanted: PageRequest { limit, after, sorted } })
+        let warnings = if after.is_none() { self.warnings("query") } else { Vec::new() };
+        Ok(Ask::Records { query, wanted: PageRequest { limit, after, sorted }, warnings })
     }
 
     fn extract(&self, manifest: &Manifest) -> Result<Ask> {
@@ -282,7 +298,10 @@ impl Ask {
         Ok(Some(match path {
             "records" => given.records(manifest)?,
             "count" => match (given.value("query"), given.value("bytes")) {
-                (Some(query), None) => Ask::Count { query: text("query", query)?.parse()? },
+                (Some(query), None) => Ask::Count {
+                    query: text("query", query)?.parse()?,
+                    warnings: given.warnings("query"),
+                },
                 (None, Some(bytes)) => Ask::Occurrences { bytes: bytes.to_vec() },
                 _ => return Err(refused("give exactly one of query and bytes")),
             },
@@ -364,7 +383,7 @@ impl Ask {
     /// Those of the functions of [`Part`].
     pub fn of_shard(&self, dataset: &Dataset, part: &Part) -> Result<Answer> {
         Ok(match self {
-            Ask::Records { query, wanted } => {
+            Ask::Records { query, wanted, .. } => {
                 let found = part.search(query, wanted, dataset.deleted(), dataset.work())?;
                 let mut page =
                     page(dataset, found, &|ids| part.stored_all(ids, RECORDS_BYTES_AT_ONCE))?;
@@ -374,9 +393,10 @@ impl Ask {
                 Answer::Page(page)
             }
             Ask::Record { id } => record(dataset, *id, || part.stored(*id))?,
-            Ask::Count { query } => Answer::Count {
+            Ask::Count { query, .. } => Answer::Count {
                 count: part.count(query, dataset.deleted(), dataset.work())?,
                 unknown_attributes: dataset.unknown_in(part, query)?,
+                warnings: Vec::new(),
             },
             Ask::Occurrences { bytes } => {
                 Answer::of_occurrences(part.shard().index().count(bytes) as u64)
@@ -407,7 +427,7 @@ impl Ask {
     /// If a record cannot be read, which does not happen while the log in memory is consistent.
     pub fn of_log(&self, dataset: &Dataset) -> Result<Answer> {
         Ok(match self {
-            Ask::Records { query, wanted } => {
+            Ask::Records { query, wanted, .. } => {
                 let found = dataset.search_log(query, wanted);
                 let mut page = page(dataset, found, &|ids| {
                     ids.iter().take(1).map(|id| dataset.stored(*id)).collect()
@@ -420,9 +440,10 @@ impl Ask {
             Ask::Record { id } if *id < dataset.end_id() => {
                 record(dataset, *id, || dataset.stored(*id))?
             }
-            Ask::Count { query } => Answer::Count {
+            Ask::Count { query, .. } => Answer::Count {
                 count: dataset.count_log(query),
                 unknown_attributes: dataset.unknown_in_log(query),
+                warnings: Vec::new(),
             },
             Ask::Occurrences { .. } => Answer::of_occurrences(0),
             Ask::Record { .. } | Ask::Extract { .. } => Answer::Bytes(None),
@@ -489,7 +510,7 @@ impl Record {
 impl Answer {
     /// Answers [`Ask::Occurrences`].
     fn of_occurrences(count: u64) -> Answer {
-        Answer::Count { count, unknown_attributes: Vec::new() }
+        Answer::Count { count, unknown_attributes: Vec::new(), warnings: Vec::new() }
     }
 
     /// Approximate size in bytes.

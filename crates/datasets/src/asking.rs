@@ -177,8 +177,8 @@ fn merge(
     more: bool,
 ) -> Answer {
     match ask {
-        Ask::Records { wanted, .. } => {
-            let mut whole = Page { missing, ..Page::default() };
+        Ask::Records { wanted, warnings, .. } => {
+            let mut whole = Page { missing, warnings: warnings.clone(), ..Page::default() };
             for answer in answers {
                 if let Answer::Page(page) = answer {
                     whole.append(page, wanted.limit);
@@ -195,7 +195,12 @@ fn merge(
                 Answer::Count { count, .. } => count,
                 _ => 0,
             };
-            Answer::Count { count: answers.map(count).sum(), unknown_attributes: Vec::new() }
+            let warnings = match ask {
+                Ask::Count { warnings, .. } => warnings.clone(),
+                _ => Vec::new(),
+            };
+            let count = answers.map(count).sum();
+            Answer::Count { count, unknown_attributes: Vec::new(), warnings }
         }
         Ask::Record { .. } | Ask::Extract { .. } => {
             let mut all = None;

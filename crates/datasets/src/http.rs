@@ -60,6 +60,16 @@ struct DatasetStatus<'a> {
     copied: Copied,
 }
 
+/// The body of the reply to a count.
+#[derive(Serialize)]
+struct CountReply {
+    count: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unknown_attributes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
 /// A path below `/datasets`, split after the dataset's name.
 pub struct Place<'a> {
     /// The dataset's name.
@@ -86,12 +96,9 @@ pub fn reply(view: &View, answer: Answer, mut seen: RequestRecord, ask: &Ask) ->
     seen.size = seen.bytes;
     let mut response = match answer {
         Answer::Page(page) => json_reply(StatusCode::OK, &page, Some(seen)),
-        Answer::Count { count, unknown_attributes } if unknown_attributes.is_empty() => {
-            json_reply(StatusCode::OK, &json!({ "count": count }), Some(seen))
-        }
-        Answer::Count { count, unknown_attributes } => {
-            let text = json!({ "count": count, "unknown_attributes": unknown_attributes });
-            json_reply(StatusCode::OK, &text, Some(seen))
+        Answer::Count { count, unknown_attributes, warnings } => {
+            let count = CountReply { count, unknown_attributes, warnings };
+            json_reply(StatusCode::OK, &count, Some(seen))
         }
         Answer::Bytes(Some(bytes)) => {
             typed(StatusCode::OK, "application/octet-stream", bytes, Some(seen))

@@ -154,7 +154,8 @@ impl PartReply<'_> {
                 let count = count.ok_or_else(|| self.broken("missing count"))?;
                 let unknown = value.get("unknown_attributes").and_then(Value::as_array);
                 let names = unknown.into_iter().flatten().filter_map(Value::as_str);
-                Ok(Answer::Count { count, unknown_attributes: names.map(str::to_owned).collect() })
+                let unknown_attributes = names.map(str::to_owned).collect();
+                Ok(Answer::Count { count, unknown_attributes, warnings: Vec::new() })
             }
             Ask::Export { .. } => {
                 let run = self.number(&headers::NEXT).zip(self.number(&headers::RECORDS));

@@ -217,7 +217,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Get(args) => get(&args),
         Command::Search(args) => {
             let text = args.query.join(" ");
-            work::warn_of_words(&text);
+            work::warn_of_query(&text);
             search(&args, &text.parse()?, &Search::Query(&text))
         }
         Command::Grep(args) => {
@@ -349,7 +349,7 @@ fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
     let text = args.query.join(" ");
     // Reject an invalid query before opening the dataset.
     let query = args.bytes.is_none().then(|| text.parse::<Query>()).transpose()?;
-    work::warn_of_words(&text);
+    work::warn_of_query(&text);
     let server = args.one.server.find()?;
     let bytes = args.bytes.as_deref().unwrap_or_default();
     let count = match (args.one.served_on(&server), &query) {

@@ -48,14 +48,10 @@ impl WorkArgs {
     }
 }
 
-/// Warns of words that are searched and were most likely meant as operators.
-pub(super) fn warn_of_words(query: &str) {
-    for word in Query::words_like_operators(query) {
-        errln!(
-            "concertina: warning: {word:?} is searched as a word; {} in capitals is the operator, and {word:?} in quotes a word without \
-             this warning",
-            word.to_ascii_uppercase()
-        );
+/// Warns of what is valid in a query and was most likely meant otherwise.
+pub(super) fn warn_of_query(query: &str) {
+    for warning in Query::warnings(query) {
+        errln!("concertina: warning: {warning}");
     }
 }
 

@@ -200,6 +200,10 @@ fn queries_say_what_is_wrong_with_them() {
         );
     }
     assert_eq!(run(folder, &["count", "n", "m:=1 OR \"or\""], "").stderr, b"");
+    for command in ["count", "search"] {
+        let warned = run(folder, &[command, "n", "t: Word7"], "");
+        assert!(String::from_utf8_lossy(&warned.stderr).contains("warning: t: and Word7 are two"));
+    }
     assert_eq!(answer(folder, &["count", "n", "t:i\"word1\""]), "111\n");
     assert_eq!(answer(folder, &["count", "n", "iw\"word1\""]), "1\n");
     assert_eq!(answer(folder, &["count", "n"]), "300\n");

@@ -99,6 +99,35 @@ fn attributes_that_no_record_has_are_named() {
 }
 
 #[test]
+fn a_query_that_most_likely_means_another_is_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (server, mut client) = served(folder, "csv", b"name,v\nlibs,1\ned,2\n", &[]);
+    let mut warnings =
+        |path: &str| json(&client.get(&format!("/datasets/d/{path}")))["warnings"].clone();
+    for path in ["count?query=name%3A%20libs", "records?query=name%3A%20libs"] {
+        let found = warnings(path);
+        assert_eq!(found.as_array().map(Vec::len), Some(1), "{path}: {found}");
+        assert!(found[0].as_str().unwrap().contains("name:libs tests the attribute"), "{found}");
+    }
+    assert!(warnings("count?query=ed+or+libs")[0].as_str().unwrap().contains("OR in capitals"));
+    // Of the first page alone.
+    assert_eq!(warnings("records?query=name%3A%20libs&after=0"), Value::Null);
+    for path in ["count?query=name%3Alibs", "count?bytes=or", "records?key=ed"] {
+        assert_eq!(warnings(path), Value::Null, "{path}");
+    }
+    // The command warns once.
+    let url = &format!("http://{}", server.address);
+    for command in ["count", "search"] {
+        let warned =
+            |args: &[&str]| run(folder, &[&[command, "d", "name: libs"], args].concat(), "");
+        let (served, local) = (warned(&["--server", url]), warned(&[]));
+        assert_eq!(String::from_utf8_lossy(&served.stderr).matches("warning").count(), 1);
+        assert_eq!((served.stdout, served.stderr), (local.stdout, local.stderr));
+    }
+}
+
+#[test]
 fn long_queries_come_as_a_body() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -49,6 +49,7 @@
 #[cfg(test)]
 mod certain_tests;
 mod condition;
+mod display;
 mod evaluate;
 mod filter;
 #[cfg(test)]

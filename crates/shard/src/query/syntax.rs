@@ -1,4 +1,4 @@
-//! Parses and formats queries. See [`super`] for examples of the syntax.
+//! Parses queries. See [`super`] for examples of the syntax.
 //!
 //! ```text
 //! query     = or
@@ -16,8 +16,7 @@
 //! at a colon. Length, nesting and number of terms are bounded, so parsing takes bounded time for
 //! any input.
 
-use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::str::FromStr;
 
 use super::condition::{Condition, Query, Test};
@@ -59,23 +58,22 @@ impl FromStr for Query {
 }
 
 impl Query {
-    /// The words of a query that are searched and look like operators, `or` in `cat or dog`, in the order of the query: operators
-    /// are written in capitals. Empty for a query of a single term, and for one that is invalid.
+    /// What is valid in a query and was most likely meant otherwise, in its order: words that look like operators (`or` in
+    /// `cat or dog`), and a blank between an attribute and the text that it is to have (`Section: libs`). Each tells how to
+    /// write either. Empty for a query that is invalid.
     ///
     /// ```
     /// use shard::query::Query;
     ///
-    /// assert_eq!(Query::words_like_operators("cat or dog"), ["or"]);
-    /// assert!(Query::words_like_operators("cat OR \"or\"").is_empty());
+    /// assert!(Query::warnings("cat or dog")[0].contains("OR in capitals"));
+    /// assert!(Query::warnings("Section: libs")[0].contains("Section:libs"));
+    /// assert!(Query::warnings("cat OR Section:libs").is_empty());
     /// ```
-    pub fn words_like_operators(text: &str) -> Vec<&str> {
+    pub fn warnings(text: &str) -> Vec<String> {
         let mut parser = Parser::new(text);
         parser.skip_blanks();
-        let is_valid = parser.or(0).is_ok();
-        let terms = parser.terms;
-        let mut words = parser.like_operators;
-        words.retain(|_| is_valid && terms > 1);
-        words
+        let is_valid = parser.or(0).is_ok() && parser.remaining().is_empty();
+        if is_valid && parser.terms > 1 { parser.warnings } else { Vec::new() }
     }
 }
 
@@ -84,8 +82,9 @@ struct Parser<'a> {
     at: usize,
     terms: usize,
     patterns: usize,
-    /// Words without an attribute that are an operator but for their case.
-    like_operators: Vec<&'a str>,
+    warnings: Vec<String>,
+    /// Where the last term stands, if it is an attribute whose test has no text: `Section:`, `Section:=`, `Size:5..`.
+    open_term: Option<Range<usize>>,
 }
 
 /// An unquoted word, or the content of a quoted text.
@@ -113,7 +112,7 @@ impl Text<'_> {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Self {
-        Self { text, at: 0, terms: 0, patterns: 0, like_operators: Vec::new() }
+        Self { text, at: 0, terms: 0, patterns: 0, warnings: Vec::new(), open_term: None }
     }
 
     fn remaining(&self) -> &'a str {
@@ -219,7 +218,11 @@ impl<'a> Parser<'a> {
                 if let Text::Word(word) = text
                     && ["and", "or", "not"].iter().any(|known| word.eq_ignore_ascii_case(known))
                 {
-                    self.like_operators.push(word);
+                    self.warnings.push(format!(
+                        "{word:?} is searched as a word; {} in capitals is the operator, and {word:?} in quotes a word without this \
+                         warning",
+                        word.to_ascii_uppercase()
+                    ));
                 }
                 Test { attribute: None, condition: Condition::Contains(text.into_bytes()) }
             }
@@ -229,8 +232,38 @@ impl<'a> Parser<'a> {
         {
             return Err(self.wrong("text with blanks, quotes or parentheses must be quoted"));
         }
+        self.warn_of_blank(start..self.at, &test);
         self.skip_blanks();
         Ok(Query::Test(test))
+    }
+
+    /// Warns if only a blank separates a test without an attribute, which stands at `term`, from an attribute before it that lacks
+    /// a text.
+    fn warn_of_blank(&mut self, term: Range<usize>, test: &Test) {
+        let written = &self.text[term.clone()];
+        let is_open = test.attribute.is_some()
+            && !written.ends_with('"')
+            && match &test.condition {
+                Condition::Contains(text) | Condition::Equals(text) | Condition::Prefix(text) => {
+                    text.is_empty()
+                }
+                Condition::Matches(pattern) => pattern.source().is_empty(),
+                Condition::Numbers(..) => written.ends_with(".."),
+                Condition::Strings(..) => false,
+            };
+        let before = std::mem::replace(&mut self.open_term, is_open.then(|| term.clone()));
+        let Some(before) = before.filter(|_| test.attribute.is_none()) else { return };
+        if !self.text[before.end..term.start].trim().is_empty() {
+            return;
+        }
+        let attribute = &self.text[before];
+        let meant = format!("{attribute}{written}");
+        if meant.parse::<Query>().is_ok() {
+            self.warnings.push(format!(
+                "{attribute} and {written} are two terms, of which {written} may be anywhere in a record; without the blank, {meant} \
+                 tests the attribute, and {attribute} AND {written} is the same query without this warning"
+            ));
+        }
     }
 
     fn condition(&mut self) -> Result<Condition, Error> {
@@ -474,124 +507,4 @@ fn numeric(bound: Bound<Text<'_>>) -> Result<Bound<Number>, String> {
         Bound::Included(text) => Bound::Included(number(text)?),
         Bound::Excluded(text) => Bound::Excluded(number(text)?),
     })
-}
-
-impl fmt::Display for Query {
-    /// Formats the query in the syntax of the parser; parsing the result gives the same query.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("()"),
-            Self::Test(test) => test.fmt(f),
-            Self::Not(query) => {
-                f.write_str("NOT ")?;
-                operand(query, f)
-            }
-            Self::And(queries) => joined(queries, " AND ", f),
-            Self::Or(queries) => joined(queries, " OR ", f),
-        }
-    }
-}
-
-fn joined(queries: &[Query], between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (index, query) in queries.iter().enumerate() {
-        f.write_str(if index == 0 { "" } else { between })?;
-        operand(query, f)?;
-    }
-    Ok(())
-}
-
-fn operand(query: &Query, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match query {
-        Query::And(_) | Query::Or(_) => write!(f, "({query})"),
-        _ => write!(f, "{query}"),
-    }
-}
-
-impl fmt::Display for Test {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.attribute {
-            write!(f, "{}:", WordOrQuoted(name.as_bytes()))?;
-        }
-        match &self.condition {
-            Condition::Contains(bytes) if bytes.is_empty() && self.attribute.is_some() => Ok(()),
-            Condition::Contains(bytes) => WordOrQuoted(bytes).fmt(f),
-            Condition::Equals(bytes) => write!(f, "={}", WordOrQuoted(bytes)),
-            Condition::Prefix(bytes) => write!(f, "^{}", WordOrQuoted(bytes)),
-            Condition::Numbers(from, to) => {
-                bounds(f, &from.map(|n| n.to_string()), &to.map(|n| n.to_string()))
-            }
-            Condition::Strings(from, to) => {
-                let quoted = |bytes: &Vec<u8>| Quoted(bytes).to_string();
-                bounds(f, &from.as_ref().map(quoted), &to.as_ref().map(quoted))
-            }
-            Condition::Matches(pattern) => {
-                f.write_str("~\"")?;
-                let mut chars = pattern.source().chars();
-                while let Some(c) = chars.next() {
-                    match (c, if c == '\\' { chars.next() } else { None }) {
-                        ('"', _) | ('\\', Some('"')) => f.write_str("\\\"")?,
-                        (c, next) => {
-                            write!(f, "{c}")?;
-                            next.map_or(Ok(()), |next| write!(f, "{next}"))?;
-                        }
-                    }
-                }
-                f.write_str("\"")
-            }
-        }
-    }
-}
-
-fn bounds(f: &mut fmt::Formatter<'_>, from: &Bound<String>, to: &Bound<String>) -> fmt::Result {
-    match (from, to) {
-        (Bound::Unbounded, Bound::Included(to)) => write!(f, "<={to}"),
-        (Bound::Unbounded, Bound::Excluded(to)) => write!(f, "<{to}"),
-        (Bound::Included(from), Bound::Unbounded) => write!(f, ">={from}"),
-        (Bound::Excluded(from), Bound::Unbounded) => write!(f, ">{from}"),
-        (Bound::Included(from), Bound::Included(to)) => write!(f, "{from}..{to}"),
-        // The syntax has no such range. Two separate conditions would differ for records with
-        // several values.
-        (from, to) => write!(f, "<{from:?} to {to:?}>"),
-    }
-}
-
-/// Formats a text as a word if possible, else in quotes.
-struct WordOrQuoted<'a>(&'a [u8]);
-
-impl fmt::Display for WordOrQuoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_word = |word: &str| {
-            !matches!(word, "" | "AND" | "OR" | "NOT")
-                && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
-        };
-        match std::str::from_utf8(self.0) {
-            Ok(word) if is_word(word) => f.write_str(word),
-            _ => Quoted(self.0).fmt(f),
-        }
-    }
-}
-
-struct Quoted<'a>(&'a [u8]);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("\"")?;
-        for chunk in self.0.utf8_chunks() {
-            for c in chunk.valid().chars() {
-                match c {
-                    '"' => f.write_str("\\\"")?,
-                    '\\' => f.write_str("\\\\")?,
-                    '\n' => f.write_str("\\n")?,
-                    '\t' => f.write_str("\\t")?,
-                    '\r' => f.write_str("\\r")?,
-                    '\0'..='\x1f' | '\x7f' => write!(f, "\\x{:02x}", u32::from(c))?,
-                    _ => write!(f, "{c}")?,
-                }
-            }
-            for byte in chunk.invalid() {
-                write!(f, "\\x{byte:02x}")?;
-            }
-        }
-        f.write_str("\"")
-    }
 }

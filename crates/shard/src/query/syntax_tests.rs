@@ -120,3 +120,56 @@ fn mistakes_are_placed() {
     }
     assert!(" ".repeat(QUERY_BYTES_MAX + 1).parse::<Query>().is_err());
 }
+
+#[test]
+fn queries_that_most_likely_mean_another_are_warned_of() {
+    let blank = |meant: &str| Some(format!("without the blank, {meant} tests the attribute"));
+    let word = |operator: &str| Some(format!("{operator} in capitals is the operator"));
+    let rows = [
+        ("Section: libs", blank("Section:libs")),
+        ("Section:  \"a b\"", blank("Section:\"a b\"")),
+        ("id:= 1", blank("id:=1")),
+        ("Package:^ lib", blank("Package:^lib")),
+        ("Package:~ lib.*", blank("Package:~lib.*")),
+        ("Size: >5", blank("Size:>5")),
+        ("Size: =5", blank("Size:=5")),
+        ("Size: 5..7", blank("Size:5..7")),
+        ("Size:5.. 7", blank("Size:5..7")),
+        ("Package: i\"x\"", blank("Package:i\"x\"")),
+        ("Package: ~x", blank("Package:~x")),
+        ("\"a b\": c", blank("\"a b\":c")),
+        ("(x OR Section: libs)", blank("Section:libs")),
+        ("NOT Section: libs", blank("Section:libs")),
+        ("cat or dog", word("OR")),
+        ("cat Not dog", word("NOT")),
+        // Each of these says what it means.
+        ("Section: AND libs", None),
+        ("libs Section:", None),
+        ("Section: Package:x", None),
+        ("Section: NOT libs", None),
+        ("Section: OR libs", None),
+        ("(Section:) libs", None),
+        ("Section: (libs)", None),
+        ("Section:=\"\" libs", None),
+        ("Section:a libs", None),
+        ("Size:5.. x", None),
+        ("cat \"or\" dog", None),
+        ("or", None),
+        // The mistake is an error already.
+        ("Section: libs )", None),
+        ("Size:> 5", None),
+    ];
+    for (text, expected) in rows {
+        let warnings = Query::warnings(text);
+        match expected {
+            Some(says) => {
+                assert_eq!(warnings.len(), 1, "{text}: {warnings:?}");
+                assert!(warnings[0].contains(&says), "{text}: {warnings:?}");
+            }
+            None => assert_eq!(warnings, [""; 0], "{text}"),
+        }
+    }
+    // The form without the warning is the same query.
+    assert_eq!(query("Section: libs"), query("Section: AND libs"));
+    assert_eq!(Query::warnings("a: b or c: d").len(), 3);
+}
