@@ -106,10 +106,7 @@ function server() {
       objectiveS: null,
       modelText: async () => '',
       whyNone: async () => of.why,
-      knobs: async () => {
-        if (of.refusal) throw of.refusal;
-        return of.knobsNow;
-      },
+      knobs: async () => (of.refusal?.status === 409 ? null : of.knobsNow),
       ask: async (question) => {
         asked.push(question);
         if (of.refusal) throw of.refusal;
@@ -404,6 +401,10 @@ test('what if shows what there is an answer for, and says why there is none', as
 
 test('why there is no model is what the server says', async () => {
   const { server: ofServer } = await module('answers');
+  globalThis.fetch = async () => new Response(null, { status: 204 });
+  assert.equal(await ofServer.knobs(), null);
+  globalThis.fetch = async () => Response.json(KNOBS);
+  assert.deepEqual(await ofServer.knobs(), KNOBS);
   const said = async (why) => {
     globalThis.fetch = async (path) => Response.json({ model: { why_not_fitted: why } }, { status: path === '/model' ? 200 : 404 });
     return ofServer.whyNone();

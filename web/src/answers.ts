@@ -1,10 +1,11 @@
 // Where what-if questions are answered: by a server for any value, or from the answers that a report carries.
 
-import { type Answered, type Knobs, type ModelReport, type Question, get, getText, post } from './api';
+import { type Answered, type Knobs, type ModelReport, type Question, get, getIfAny, getText, post } from './api';
 import { whyNoModel } from './words';
 
 export interface Answers {
-  knobs(): Promise<Knobs>;
+  // Null before there is a model.
+  knobs(): Promise<Knobs | null>;
   // What is absent is as it is now.
   ask(question: Partial<Question>): Promise<Answered>;
   // Why there is no model to ask, in a sentence.
@@ -24,7 +25,7 @@ export interface Stops {
 }
 
 export const server: Answers = {
-  knobs: () => get<Knobs>('/what-if'),
+  knobs: () => getIfAny<Knobs>('/what-if'),
   ask: (question) => post<Answered>('/what-if', question),
   whyNone: async () => whyNoModel((await get<ModelReport>('/model')).model),
   modelText: () => getText('/model/file'),

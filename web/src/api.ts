@@ -244,6 +244,12 @@ export async function get<T>(path: string): Promise<T> {
   return (await send(path, {})).json() as Promise<T>;
 }
 
+// The same, or null where the server has nothing yet (204).
+export async function getIfAny<T>(path: string): Promise<T | null> {
+  const reply = await send(path, {});
+  return reply.status === 204 ? null : ((await reply.json()) as T);
+}
+
 export async function getText(path: string): Promise<string> {
   return (await send(path, {})).text();
 }

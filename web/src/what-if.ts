@@ -90,21 +90,20 @@ export class WhatIf {
   async refresh(): Promise<void> {
     // A model from a file stays as it is.
     if (this.model) return;
-    try {
-      const knobs = await this.answers.knobs();
+    const knobs = await this.answers.knobs();
+    if (knobs) {
       if (!this.model && this.take(knobs)) void this.ask();
-    } catch (error) {
-      if (!(error instanceof Refusal) || error.status !== 409) throw error;
-      const why = await this.answers.whyNone();
-      // A model file was opened meanwhile.
-      if (this.model) return;
-      // A server that was started again has no model any more.
-      this.knobs = null;
-      this.show(false);
-      this.offer(false);
-      say(this.said, `${why} Until there is one, a model file can be asked.`);
-      document.body.dataset['whatIf'] = 'none';
+      return;
     }
+    const why = await this.answers.whyNone();
+    // A model file was opened meanwhile.
+    if (this.model) return;
+    // A server that was started again has no model any more.
+    this.knobs = null;
+    this.show(false);
+    this.offer(false);
+    say(this.said, `${why} Until there is one, a model file can be asked.`);
+    document.body.dataset['whatIf'] = 'none';
   }
 
   // The knobs of the newest model; what was asked for stays. Whether they are other ones.

@@ -9,12 +9,13 @@ use http::header::REFERRER_POLICY;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, X_FRAME_OPTIONS,
 };
-use http::{Method, Request, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 
 use super::what_if::{self, BODY_BYTES_MAX, WhatIfRequest};
 use super::{LiveModel, NotDecidedHere};
+use wire::body::ReplyBody;
 use wire::problem::{HttpResult, Problem, json, typed};
 
 /// The page at `/`, as `web/` builds it. Embedded, so that it works offline, and committed, so that a build needs no npm.
@@ -106,7 +107,12 @@ fn figures(of: &LiveModel, uri: &Uri) -> Option<HttpResult> {
         }),
         WHAT_IF => match super::lock(&of.fitted).clone() {
             Some(fitted) => Ok(json(ok, &what_if::knobs(&fitted, of.objective()), None)),
-            None => Err(what_if::nothing_fitted()),
+            // The page asks every few seconds, of a server without a model too: that is no error.
+            None => {
+                let mut none = Response::new(ReplyBody::empty(None));
+                *none.status_mut() = StatusCode::NO_CONTENT;
+                Ok(none)
+            }
         },
         "/actions" => {
             let (held, mut actions) = of.journal();

@@ -23,6 +23,8 @@ pub struct Browser {
     session: String,
     /// What went wrong in the page: exceptions, and what the policy refused.
     pub errors: Vec<String>,
+    /// Requests of the page that failed or were refused. The browser's console shows each as an error.
+    pub refused: Vec<String>,
     _profile: TempDir,
 }
 
@@ -55,6 +57,7 @@ impl Browser {
             id: 0,
             session: String::new(),
             errors: Vec::new(),
+            refused: Vec::new(),
             _profile: profile,
         };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
@@ -90,10 +93,10 @@ impl Browser {
             let params = &reply["params"];
             match reply["method"].as_str() {
                 Some("Runtime.exceptionThrown") => self.errors.push(params.to_string()),
-                // A browser asks for an icon by itself, and requests that a test lets fail are listed too.
-                Some("Log.entryAdded") if params["entry"]["source"] != "network" => {
-                    self.errors.push(params.to_string());
+                Some("Log.entryAdded") if params["entry"]["source"] == "network" => {
+                    self.refused.push(params.to_string());
                 }
+                Some("Log.entryAdded") => self.errors.push(params.to_string()),
                 _ => {}
             }
         }

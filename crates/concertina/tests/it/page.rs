@@ -117,6 +117,8 @@ fn an_idle_server_says_what_to_do_next() {
         assert!(!text.contains(part), "{part} without an answer: {text}");
     }
     assert_eq!(browser.errors, Vec::<String>::new());
+    // Nor is anything asked that such a server refuses.
+    assert_eq!(browser.refused, Vec::<String>::new());
     server.stop();
 }
 
@@ -385,7 +387,12 @@ fn a_what_if_answer_is_that_of_predict() {
     let server = start(folder.path(), &QUICK);
     let address = server.address();
     fill(address);
-    assert_eq!(Client::connect(address).get("/what-if").status, 409, "before a model is fitted");
+    let mut client = Client::connect(address);
+    for (method, status) in [("GET", 204), ("HEAD", 204), ("POST", 409)] {
+        let body = (method == "POST").then_some(&b"{}"[..]);
+        let reply = client.send(method, "/what-if", &[], body).unwrap();
+        assert_eq!((reply.status, reply.body.is_empty()), (status, method != "POST"), "{method}");
+    }
     let file = folder.path().join("model.toml");
     let text = model_of_a_load(address);
     std::fs::write(&file, &text).unwrap();
