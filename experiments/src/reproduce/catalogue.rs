@@ -37,7 +37,7 @@ pub struct Figure {
     pub name: String,
     /// What it shows.
     pub shows: String,
-    /// Why ours differs, or what is not as theirs was.
+    /// Why ours differs, or what is not as theirs was. Numbers that are computed may do without.
     pub note: Option<String>,
     /// Numbers that follow from the source's own parameters.
     #[serde(default)]
@@ -138,7 +138,8 @@ impl Catalogue {
     /// Reads and checks a catalogue.
     ///
     /// # Errors
-    /// If it cannot be read, or a figure has neither something of ours nor a reason, or has both.
+    /// If it cannot be read; if a figure has neither something of ours nor a reason, or has both; if nothing tells why what is
+    /// measured or drawn differs.
     pub fn read(path: &Path) -> anyhow::Result<Catalogue> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -159,6 +160,10 @@ impl Catalogue {
             ensure!(
                 has_ours != figure.absent.is_some(),
                 "{name}: a figure has something of ours or the reason why not, and not both"
+            );
+            ensure!(
+                figure.note.is_some() || figure.measured.is_empty() && figure.curves.is_empty(),
+                "{name}: what is measured or drawn has a note: why it differs, or what is not as theirs was"
             );
             for computed in &figure.computed {
                 let NumberEntry { what, theirs, rounding, .. } = computed;

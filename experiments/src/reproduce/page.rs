@@ -149,7 +149,7 @@ fn measurement_table(measurement: &Measurement<'_>, text: &mut String) {
         text,
         "<p>Theirs: {}.</p>\n<p class=\"soft\">Ours, record {} of <code>experiments/{}</code>, again by \
          <code>make experiment NAME={}</code>:</p>\n\
-         <div class=\"scroll\"><table><thead><tr><th>measured</th><th>value</th><th>95 % interval</th><th>goal</th><th></th></tr></thead>\n<tbody>\n",
+         <div class=\"scroll\"><table><thead><tr><th>measured</th><th>theirs</th><th>ours</th><th>95 % interval</th><th>goal</th><th></th></tr></thead>\n<tbody>\n",
         escape(&measured.theirs),
         escape(&name.unwrap_or_default()),
         escape(&measured.experiment),
@@ -175,9 +175,10 @@ fn row_of(claim: &Claim, text: &mut String) {
         (false, _) => "unknown".to_owned(),
     };
     let goal = claim.goal.map_or(String::new(), |goal| goal.to_string());
+    let theirs = claim.published.map_or(String::new(), digits);
     let _ = writeln!(
         text,
-        "<tr><td>{}</td><td class=\"n\">{} {}</td><td class=\"n\">{interval}</td><td class=\"n\">{goal}</td><td class=\"{class}\">{verdict}</td></tr>",
+        "<tr><td>{}</td><td class=\"n\">{theirs}</td><td class=\"n\">{} {}</td><td class=\"n\">{interval}</td><td class=\"n\">{goal}</td><td class=\"{class}\">{verdict}</td></tr>",
         escape(&claim.name),
         digits(claim.value),
         escape(&claim.unit)

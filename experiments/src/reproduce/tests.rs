@@ -17,17 +17,61 @@ fn experiments() -> PathBuf {
 #[test]
 fn a_figure_has_something_of_ours_or_the_reason_why_not() {
     let computed = "[[chapter.figure.computed]]\nwhat = \"a\"\ntheirs = 1\nrounding = 0.5\ncommand = \"x\"\nat = \"/a\"";
+    let measured = "[[chapter.figure.measured]]\nexperiment = \"a\"\ntheirs = \"about 5\"";
     for (body, says) in [
         (String::new(), "not both"),
         (format!("absent = \"no data\"\n{computed}"), "not both"),
         (computed.replace("0.5", "0"), "rounding"),
         (computed.replace("at =", "where ="), "unknown field"),
+        (measured.to_owned(), "has a note"),
     ] {
         let error = format!("{:#}", Catalogue::parse(&catalogue(&body)).unwrap_err());
         assert!(error.contains(says), "{body}: {error}");
     }
-    for body in ["absent = \"no data\"", computed] {
+    let noted = &format!("note = \"another machine\"\n{measured}");
+    for body in ["absent = \"no data\"", computed, noted] {
         Catalogue::parse(&catalogue(body)).unwrap();
+    }
+}
+
+/// The numbers that a figure's name lists, as in "Tables 13 to 16, 25 and Figure 9, by the load".
+fn numbers(name: &str, kind: &str) -> Vec<u32> {
+    let (mut found, mut is_kind, mut from) = (Vec::new(), false, None);
+    let mut is_range = false;
+    for word in name.split([' ', ',', ':']).filter(|word| !word.is_empty()) {
+        match (word.parse::<u32>(), word) {
+            (Ok(to), _) if is_kind => {
+                found.extend(from.filter(|_| is_range).map_or(to, |from: u32| from + 1)..=to);
+                (from, is_range) = (Some(to), false);
+            }
+            (_, "to") => is_range = true,
+            (_, "and" | "served") => {}
+            _ => is_kind = word.trim_end_matches('s') == kind,
+        }
+    }
+    found
+}
+
+/// Nothing of the sources is left out: each of their figures and tables that has data stands in a chapter.
+#[test]
+fn every_figure_and_table_of_the_sources_has_its_place() {
+    assert_eq!(numbers("Tables 8 to 11, 27 and Figure 9", "Table"), [8, 9, 10, 11, 27]);
+    assert_eq!(numbers("Table II and Figures 6 to 8: all", "Figure"), [6, 7, 8]);
+    let catalogue = Catalogue::read(&experiments().join("reproduce.toml")).unwrap();
+    let names = |chapter: &str| -> Vec<&str> {
+        let chapter = catalogue.chapters.iter().find(|known| known.name == chapter).unwrap();
+        chapter.figures.iter().map(|figure| figure.name.as_str()).collect()
+    };
+    let mut expected: Vec<(&str, &str, u32)> = Vec::new();
+    expected.extend((2..=31).map(|table| ("middleware", "Table", table)));
+    expected.extend((6..=9).map(|figure| ("spotify", "Figure", figure)));
+    expected.extend([1].into_iter().chain(6..=11).map(|figure| ("blowfish", "Figure", figure)));
+    for (chapter, kind, number) in expected {
+        let is_there = names(chapter).iter().any(|name| numbers(name, kind).contains(&number));
+        assert!(is_there, "{chapter}: {kind} {number}");
+    }
+    for (chapter, name) in [("spotify", "Table I "), ("spotify", "Table II")] {
+        assert!(names(chapter).iter().any(|known| format!("{known} ").starts_with(name)), "{name}");
     }
 }
 
@@ -68,6 +112,7 @@ fn request(folder: &Path, body: &str, answer: &str) -> Request {
 fn computed_numbers_and_curves_are_compared_with_printed_ones() {
     let folder = tempfile::tempdir().unwrap();
     let body = r#"
+        note = "rounded"
         [[chapter.figure.computed]]
         what = "near"
         theirs = 2.5
