@@ -8,9 +8,10 @@ use std::collections::btree_set::IntoIter;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use ground::window::{Nanos, Operation, Outcome, QueueName, SECOND};
+use ground::window::{Nanos, Operation, Outcome, QueueName};
 
-use super::collector::{Collector, Request, WINDOWS_MAX};
+use super::breaks;
+use super::collector::{Break, Collector, Request};
 use super::entry::{Cache, Entry, Line};
 use super::error::Error;
 use super::filter::Filter;
@@ -80,6 +81,8 @@ pub(super) struct Log {
     pub gateway: Option<Collector>,
     /// The windows of upstream requests, from `$upstream_response_time`.
     pub origin: Option<Collector>,
+    /// The times without requests, which have no windows.
+    pub breaks: Vec<Break>,
     /// When requests ended and what they took, as logged; at most [`TIMES_MAX`].
     pub times: Vec<Logged>,
 }
@@ -174,6 +177,7 @@ pub(super) fn read(sources: Vec<Source>, settings: &Settings) -> Result<Log, Err
     {
         return Err(Error::Empty { path: last, what: what.to_owned() });
     }
+    log.breaks = breaks::settle(&last, log.gateway.as_mut(), log.origin.as_mut())?;
     Ok(log)
 }
 
@@ -536,29 +540,9 @@ impl Reader<'_> {
         request.response = request.response.min(request.end);
         gateway.add(&request);
         if !gateway.fits() {
-            return Err(too_long(&self.file.summary.path, gateway));
+            return Err(breaks::too_long(&self.file.summary.path, gateway));
         }
         Ok(())
-    }
-}
-
-/// That a log spans more windows than there may be: a stray stamp, or requests of other years.
-fn too_long(path: &Path, collector: &Collector) -> Error {
-    let pause = collector.pause().map_or(String::new(), |pause| {
-        format!(
-            " Nothing arrived from {} to {}: leave out what is before it with --from, or what is after it with --to.",
-            shown::moment(pause.from_us),
-            shown::moment(pause.until_us)
-        )
-    });
-    let window_s = collector.window_ns() as f64 / SECOND as f64;
-    Error::Content {
-        path: path.to_owned(),
-        reason: format!(
-            "its requests span {}, and at most {WINDOWS_MAX} windows are imported at once, of {}.{pause} For all of it, give a longer --window.",
-            shown::length(collector.windows() as f64 * window_s),
-            shown::length(window_s)
-        ),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use chrono::DateTime;
+use ground::window::SECOND;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -378,7 +379,7 @@ fn retries_and_refusals_are_counted() {
         1795320901.250 0.001 502 \"-\"\n";
     let format = "$msec $request_time $status \"$upstream_response_time\"";
     let read = log(nginx.as_bytes(), &settings(format)).unwrap();
-    let origin = read.origin.unwrap().finish();
+    let origin = read.origin.unwrap().finish(&[]);
     assert_eq!(origin.iter().map(|w| w.completions).sum::<u64>(), 2);
     assert_eq!(read.times[0].taken, 592 * MS);
 }
@@ -443,7 +444,7 @@ fn outcomes_follow_status_and_cache() {
     let format = "$msec $request_time $status $upstream_cache_status";
     let rows = ["200 HIT", "200 MISS", "200 -", "404 -", "500 -", "503 -", "429 -", "304 HIT"];
     let text: String = rows.iter().map(|r| format!("100.500 0.100 {r}\n")).collect();
-    let windows = log(text.as_bytes(), &settings(format)).unwrap().gateway.unwrap().finish();
+    let windows = log(text.as_bytes(), &settings(format)).unwrap().gateway.unwrap().finish(&[]);
     let window = &windows[0];
     assert_eq!((window.arrivals, window.completions), (8, 6));
     assert_eq!((window.refusals, window.errors), (2, 1));
@@ -485,7 +486,7 @@ proptest! {
                                    format in prop::sample::select(vec!["json", "$msec $request_time $status", "", "%t %D"])) {
         let settings = Settings { lenient: true, ..settings(format) };
         if let Ok(read) = log(&bytes, &settings) {
-            let windows = read.gateway.unwrap().finish();
+            let windows = read.gateway.unwrap().finish(&[]);
             let seen: u64 = windows.iter().map(|w| w.completions + w.refusals).sum();
             prop_assert_eq!(seen, read.lines - read.broken);
         }

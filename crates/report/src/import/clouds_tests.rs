@@ -1,5 +1,6 @@
 //! Tests of the reader of logs: clouds, gateways, frameworks, traces, Gatling, and lines of pairs behind a logger's time. One service.
 
+use ground::window::SECOND;
 use serde_json::json;
 
 use super::services_tests::is_service;

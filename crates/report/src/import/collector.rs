@@ -5,12 +5,17 @@
 //! with the number of windows, not with the number of requests. A log of weeks has windows of
 //! minutes: they double in length whenever there would be more than [`WINDOWS_MAX`].
 //!
-//! A log begins and ends within a window. The first and the last window are as long as they were
+//! Windows follow the time in which there are requests. A long time without any ([`Break`]) has none: with them, two
+//! tests of ten minutes on different days had windows of minutes, which joined their loads.
+//!
+//! A log begins and ends within a window, as does each part between two breaks. The first and the last window are as long as they were
 //! observed, so that no request has to be dropped with them and no rate is too low because of them.
 
 use std::collections::BTreeMap;
 
 use ground::window::{Dispersion, Nanos, Operation, Outcome, QueueName, SECOND, Window};
+
+use super::levels::{ARRIVALS_MIN, WINDOWS_MIN};
 
 /// The largest number of windows of a queue.
 pub(super) const WINDOWS_MAX: u64 = 100_000;
@@ -18,6 +23,13 @@ pub(super) const WINDOWS_MAX: u64 = 100_000;
 const PARTS: usize = 16;
 /// Windows do not grow beyond this: a log that needs longer ones has stamps of other decades.
 const WINDOW_NS_MAX: Nanos = 3_600 * SECOND;
+/// A break is at least so many windows long, of the length that was asked for.
+const BREAK_WINDOWS: u64 = 1_000;
+/// A break is a time in which so many requests would have come at the mean rate of the whole log: e⁻³⁰ is no chance.
+const BREAK_MISSED: f64 = 30.0;
+/// Breaks leave at least this share of the requests in parts that are long enough for a step. Of other logs (a batch each hour) too little would
+/// be left to fit.
+const IN_STEPS_MIN: f64 = 0.9;
 
 /// A request that was answered or refused.
 #[derive(Clone, Copy, Debug)]
@@ -41,16 +53,42 @@ pub(super) struct Pause {
     pub is_mostly_empty: bool,
 }
 
+/// A time without requests that has no windows, from the end of the window before to the start of the one after.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Break {
+    pub from_us: u64,
+    pub until_us: u64,
+}
+
+/// Whether a time without requests is too long to be chance, or a lull of the load.
+pub(super) fn is_break(gap_s: f64, requests: u64, whole_s: f64) -> bool {
+    gap_s * requests as f64 > BREAK_MISSED * whole_s
+}
+
 #[derive(Clone, Debug)]
 struct Open {
     window: Window,
     arrivals: [u64; PARTS],
+    /// The first arrival and the last end in it.
+    first_arrival: Nanos,
+    last_end: Nanos,
+}
+
+/// The windows between two breaks.
+#[derive(Clone, Debug)]
+struct Stretch {
+    windows: Vec<Window>,
+    /// The first arrival in the first window, and the last end in the last.
+    first_arrival: Nanos,
+    last_end: Nanos,
 }
 
 /// Collects the requests of one queue.
 #[derive(Clone, Debug)]
 pub(super) struct Collector {
     queue: String,
+    /// The length of a window that was asked for, and that it has now.
+    asked_ns: Nanos,
     window_ns: Nanos,
     objectives_ms: Vec<f64>,
     /// Whether arrival times are fine enough to count them in parts of a window.
@@ -106,6 +144,7 @@ impl Collector {
     ) -> Self {
         Collector {
             queue: queue.to_string(),
+            asked_ns: window_ns.max(1),
             window_ns: window_ns.max(1),
             objectives_ms: objectives_ms.to_vec(),
             dispersion,
@@ -138,10 +177,83 @@ impl Collector {
         })
     }
 
-    /// Whether the number of windows is within the limit.
+    /// Whether the number of windows that have requests is within the limit.
     pub fn fits(&self) -> bool {
-        let kept = self.open.len().max(self.through.len() / 2) as u64;
-        self.windows().max(kept) <= WINDOWS_MAX
+        self.open.len().max(self.through.len() / 2) as u64 <= WINDOWS_MAX
+    }
+
+    /// The breaks. Windows double in length until those between the breaks are within the limit, which [`Collector::fits_between`] tells.
+    pub fn settle(&mut self) -> Vec<Break> {
+        loop {
+            let breaks = self.breaks();
+            if self.fits_between(&breaks) || self.window_ns > WINDOW_NS_MAX / 2 {
+                return breaks;
+            }
+            self.double();
+        }
+    }
+
+    /// The same with the breaks of another queue.
+    pub fn settle_between(&mut self, breaks: &[Break]) {
+        while !self.fits_between(breaks) && self.window_ns <= WINDOW_NS_MAX / 2 {
+            self.double();
+        }
+    }
+
+    /// Whether the number of windows between breaks is within the limit.
+    pub fn fits_between(&self, breaks: &[Break]) -> bool {
+        let without: u64 = breaks.iter().filter_map(|b| self.within(b)).map(|(a, b)| b - a).sum();
+        self.windows() - without.min(self.windows()) <= WINDOWS_MAX
+    }
+
+    /// The windows that lie within a break: the first, and the one after the last.
+    fn within(&self, of: &Break) -> Option<(u64, u64)> {
+        let (first, last) = self.span?;
+        let index = |us: u64| us.saturating_mul(1000) / self.window_ns;
+        let from = index(of.from_us.saturating_add(self.window_ns / 1000).saturating_sub(1));
+        let (from, until) = (from.max(first), index(of.until_us).min(last));
+        (from < until).then_some((from, until))
+    }
+
+    /// The times without requests that are no lull of the load, unless too few requests are in parts that are long enough for a step.
+    fn breaks(&self) -> Vec<Break> {
+        let us = |window: u64| window.saturating_mul(self.window_ns) / 1000;
+        let keys: Vec<u64> = self.open.keys().copied().collect();
+        let mut breaks = Vec::new();
+        let (mut in_steps, mut all) = (0, 0);
+        for part in keys.chunk_by(|before, after| !self.is_apart(*before, *after)) {
+            let (Some(&first), Some(&last)) = (part.first(), part.last()) else { continue };
+            let arrivals = self.open.range(first..=last).map(|(_, open)| open.window.arrivals);
+            let arrivals: u64 = arrivals.sum();
+            all += arrivals;
+            if last - first + 1 >= WINDOWS_MIN as u64 && arrivals >= ARRIVALS_MIN {
+                in_steps += arrivals;
+            }
+            breaks.push(Break { from_us: us(last + 1), until_us: us(first) });
+        }
+        // Each break ends where the next part begins.
+        let starts: Vec<u64> = breaks.iter().skip(1).map(|part| part.until_us).collect();
+        breaks.truncate(starts.len());
+        breaks.iter_mut().zip(starts).for_each(|(part, start)| part.until_us = start);
+        // A request that is present throughout is answered after the gap: it is counted in each of its windows.
+        breaks.retain(|gap| !self.is_occupied(gap));
+        if in_steps as f64 >= IN_STEPS_MIN * all as f64 { breaks } else { Vec::new() }
+    }
+
+    /// Whether a break may be between two windows that follow each other.
+    fn is_apart(&self, before: u64, after: u64) -> bool {
+        let seconds = |windows: u64| windows as f64 * self.window_ns as f64 / SECOND as f64;
+        let gap = after - before - 1;
+        let least = BREAK_WINDOWS.saturating_mul(self.asked_ns);
+        gap > 0
+            && gap.saturating_mul(self.window_ns) >= least
+            && is_break(seconds(gap), self.observed.requests, seconds(self.windows()))
+    }
+
+    /// Whether a request is present throughout a break.
+    fn is_occupied(&self, gap: &Break) -> bool {
+        let index = gap.from_us.saturating_mul(1000) / self.window_ns;
+        self.through.range(..=index).map(|(_, change)| change).sum::<i64>() > 0
     }
 
     /// Joins each two successive windows.
@@ -155,6 +267,8 @@ impl Collector {
             let length_s = whole.window.length_s;
             whole.window.merge(&Window { start_unix_us: u64::MAX, ..part.window }, false);
             whole.window.length_s = length_s;
+            whole.first_arrival = whole.first_arrival.min(part.first_arrival);
+            whole.last_end = whole.last_end.max(part.last_end);
             for (at, pair) in part.arrivals.chunks(2).enumerate() {
                 if let Some(sum) = whole.arrivals.get_mut(second * PARTS / 2 + at) {
                     *sum += pair.iter().sum::<u64>();
@@ -180,7 +294,7 @@ impl Collector {
             let start = index.saturating_mul(length) / 1000;
             let mut window = Window::new(queue, start, 0, objectives);
             window.length_s = length as f64 / SECOND as f64;
-            Open { window, arrivals: [0; PARTS] }
+            Open { window, arrivals: [0; PARTS], first_arrival: Nanos::MAX, last_end: 0 }
         })
     }
 
@@ -200,13 +314,14 @@ impl Collector {
             self.observed.add(request.end, request.end);
             let open = self.open(to);
             open.window.refusals += 1;
-            open.arrive((request.end % length) as f64 / length as f64);
+            open.arrive(request.end, length);
+            open.last_end = open.last_end.max(request.end);
             return;
         };
         let start = request.end.saturating_sub(request.response);
         let from = start / length;
         self.observed.add(start, request.end);
-        self.open(from).arrive((start % length) as f64 / length as f64);
+        self.open(from).arrive(start, length);
         let seconds = |ns: Nanos| ns as f64 / SECOND as f64;
         if from == to {
             self.open(to).present(seconds(request.end - start));
@@ -216,7 +331,9 @@ impl Collector {
             *self.through.entry(from + 1).or_insert(0) += 1;
             *self.through.entry(to).or_insert(0) -= 1;
         }
-        let window = &mut self.open(to).window;
+        let open = self.open(to);
+        open.last_end = open.last_end.max(request.end);
+        let window = &mut open.window;
         window.completions += 1;
         window.errors += u64::from(outcome == Outcome::Error);
         window.bytes = window.bytes.saturating_add(request.bytes);
@@ -230,16 +347,64 @@ impl Collector {
         }
     }
 
-    /// The windows from the first completion to the last, without gaps.
-    pub fn finish(self) -> Vec<Window> {
-        let observed = self.observed;
-        let whole_s = self.window_ns as f64 / SECOND as f64;
-        let mut windows = self.full_length();
+    /// The windows from the first completion to the last, but for those within breaks.
+    pub fn finish(self, breaks: &[Break]) -> Vec<Window> {
+        let (observed, window_ns) = (self.observed, self.window_ns);
+        let mut stretches = self.full_length(breaks);
+        if let Some(first) = stretches.first_mut() {
+            first.first_arrival = observed.start();
+        }
+        stretches.into_iter().flat_map(|stretch| stretch.into_windows(window_ns)).collect()
+    }
+
+    /// The windows, the first and the last as long as all.
+    fn full_length(mut self, breaks: &[Break]) -> Vec<Stretch> {
+        let Some((first, last)) = self.span else { return Vec::new() };
+        let length_s = self.window_ns as f64 / SECOND as f64;
+        let mut through: i64 = self.through.range(..first).map(|(_, n)| n).sum();
+        let mut skipped = breaks.iter().filter_map(|b| self.within(b)).collect::<Vec<_>>();
+        skipped.sort_unstable();
+        skipped.push((last + 1, last + 1));
+        let (mut stretches, mut from) = (Vec::new(), first);
+        for (end, next) in skipped {
+            let open = |index| self.open.get(&index);
+            let mut stretch = Stretch {
+                windows: Vec::new(),
+                first_arrival: open(from).map_or(0, |open| open.first_arrival),
+                last_end: open(end - 1).map_or(Nanos::MAX, |open| open.last_end),
+            };
+            for index in from..end.min(from.saturating_add(WINDOWS_MAX + 1)) {
+                through += self.through.get(&index).copied().unwrap_or(0);
+                let dispersion = self.dispersion;
+                let open = self.open(index);
+                let window = &mut open.window;
+                window.length_integral_s += through.max(0) as f64 * length_s;
+                // A log does not separate waiting from service: a request counts as in service while it
+                // is present.
+                window.busy_s = window.length_integral_s;
+                if dispersion {
+                    window.interval_arrivals = open.arrivals.to_vec();
+                    window.dispersion = Dispersion::from_counts(&open.arrivals);
+                }
+                stretch.windows.push(window.clone());
+            }
+            stretches.push(stretch);
+            from = next;
+        }
+        stretches
+    }
+}
+
+impl Stretch {
+    /// The windows, the first and the last as long as they were observed.
+    fn into_windows(self, window_ns: Nanos) -> Vec<Window> {
+        let Stretch { mut windows, first_arrival, last_end } = self;
+        let whole_s = window_ns as f64 / SECOND as f64;
         if let Some(first) = windows.first_mut() {
-            cut(first, observed.start() / 1000, first.end_unix_us());
+            cut(first, first_arrival / 1000, first.end_unix_us());
         }
         if let Some(last) = windows.last_mut() {
-            cut(last, last.start_unix_us, observed.last_end.div_ceil(1000));
+            cut(last, last.start_unix_us, last_end.div_ceil(1000));
         }
         // What is left of a window is no sample of its own; joined to its neighbour it is.
         let short = |w: &Window| w.length_s < whole_s / 2.0;
@@ -251,30 +416,6 @@ impl Collector {
             && let Some(last) = windows.pop_if(|w| short(w))
         {
             windows.iter_mut().rev().take(1).for_each(|w| w.merge(&last, false));
-        }
-        windows
-    }
-
-    /// The windows, the first and the last as long as all.
-    fn full_length(mut self) -> Vec<Window> {
-        let Some((first, last)) = self.span else { return Vec::new() };
-        let length_s = self.window_ns as f64 / SECOND as f64;
-        let mut through: i64 = self.through.range(..first).map(|(_, n)| n).sum();
-        let mut windows = Vec::new();
-        for index in first..=last.min(first.saturating_add(WINDOWS_MAX)) {
-            through += self.through.get(&index).copied().unwrap_or(0);
-            let dispersion = self.dispersion;
-            let open = self.open(index);
-            let window = &mut open.window;
-            window.length_integral_s += through.max(0) as f64 * length_s;
-            // A log does not separate waiting from service: a request counts as in service while it
-            // is present.
-            window.busy_s = window.length_integral_s;
-            if dispersion {
-                window.interval_arrivals = open.arrivals.to_vec();
-                window.dispersion = Dispersion::from_counts(&open.arrivals);
-            }
-            windows.push(window.clone());
         }
         windows
     }
@@ -292,8 +433,10 @@ fn cut(window: &mut Window, from_us: u64, to_us: u64) {
 }
 
 impl Open {
-    fn arrive(&mut self, at: f64) {
+    fn arrive(&mut self, at: Nanos, window_ns: Nanos) {
         self.window.arrivals += 1;
+        self.first_arrival = self.first_arrival.min(at);
+        let at = (at % window_ns) as f64 / window_ns as f64;
         if let Some(part) = self.arrivals.get_mut((at * PARTS as f64) as usize) {
             *part += 1;
         }
@@ -305,127 +448,5 @@ impl Open {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        /// Little's law by construction, and nothing is lost, whatever the order.
-        #[test]
-        fn integrals_are_those_of_a_naive_twin(
-            all in prop::collection::vec((0u64..20_000, 0u64..9_000), 1..60),
-            window in 1u64..4_000,
-        ) {
-            let mut collector = Collector::new(QueueName::Gateway, window, &[0.002], true);
-            let base = 1_000_000u64;
-            for &(end, response) in &all {
-                collector.add(&Request { end: base + end, response, operation: Operation::Get,
-                    outcome: Some(Outcome::Unknown), bytes: 1 });
-            }
-            prop_assert_eq!(collector.fits(), true);
-            let windows = collector.full_length();
-            let completions: u64 = windows.iter().map(|w| w.completions).sum();
-            prop_assert_eq!(completions, all.len() as u64);
-            for (index, w) in windows.iter().enumerate() {
-                let from = all.iter().map(|r| base + r.0).min().unwrap_or(0) / window * window
-                    + index as u64 * window;
-                let present = |&(end, response): &(u64, u64)| {
-                    let (start, end) = (base + end - response, base + end);
-                    end.min(from + window).saturating_sub(start.max(from))
-                };
-                let naive = all.iter().map(present).sum::<u64>() as f64 * 1e-9;
-                prop_assert!((w.length_integral_s - naive).abs() < 1e-12);
-                let arrived = |&&(end, response): &&(u64, u64)| {
-                    (from..from + window).contains(&(base + end - response))
-                };
-                prop_assert_eq!(w.arrivals, all.iter().filter(arrived).count() as u64);
-                prop_assert_eq!(w.dispersion.sum, w.arrivals);
-            }
-        }
-    }
-
-    fn get(end: Nanos, response: Nanos) -> Request {
-        let (operation, outcome) = (Operation::Get, Some(Outcome::Unknown));
-        Request { end, response, operation, outcome, bytes: 1 }
-    }
-
-    proptest! {
-        /// Windows that double in length are those that would have been made of that length.
-        #[test]
-        fn doubled_windows_are_those_of_twice_the_length(
-            all in prop::collection::vec((0u64..20_000, 0u64..9_000), 1..60),
-            window in 1u64..40,
-            times in 0u32..5,
-        ) {
-            let window = 50 * window;
-            let long = window << times;
-            let [mut doubled, mut exact] =
-                [window, long].map(|ns| Collector::new(QueueName::Gateway, ns, &[0.002], true));
-            for (i, &(end, response)) in all.iter().enumerate() {
-                // In the middle of the log, as it happens.
-                if i == all.len() / 2 {
-                    (0..times).for_each(|_| doubled.double());
-                }
-                doubled.record(&get(1_000_000 + end, response));
-                exact.record(&get(1_000_000 + end, response));
-            }
-            let (doubled, exact) = (doubled.full_length(), exact.full_length());
-            prop_assert_eq!(doubled.len(), exact.len());
-            for (a, b) in doubled.iter().zip(&exact) {
-                prop_assert!((a.length_integral_s - b.length_integral_s).abs() < 1e-12);
-                prop_assert_eq!(&a.interval_arrivals, &b.interval_arrivals);
-                let of = |w: &Window| (w.start_unix_us, w.arrivals, w.completions, w.bytes);
-                prop_assert_eq!(of(a), of(b));
-                let of = |w: &Window| -> Vec<_> {
-                    let times = w.times.iter();
-                    times.map(|t| (t.response.count(), t.response.max_s(), t.within.clone())).collect()
-                };
-                prop_assert_eq!(of(a), of(b));
-            }
-        }
-    }
-
-    #[test]
-    fn the_first_and_the_last_window_are_as_long_as_they_were_observed() {
-        let ms = 1_000_000u64;
-        let windows = |ends: &[u64]| {
-            let mut collector = Collector::new(QueueName::Gateway, SECOND, &[50.0], true);
-            ends.iter().for_each(|end| collector.add(&get(end * ms, 10 * ms)));
-            let windows = collector.finish();
-            let arrivals: u64 = windows.iter().map(|w| w.arrivals).sum();
-            assert_eq!(arrivals as usize, ends.len());
-            windows
-                .iter()
-                .map(|w| (w.start_unix_us / 1000, (w.length_s * 1e3).round() as u64))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(windows(&[5_210, 6_500, 7_800]), [(5_200, 800), (6_000, 1_000), (7_000, 800)]);
-        // Too little of a second is part of the next, or of the one before.
-        assert_eq!(windows(&[5_910, 6_500, 7_100]), [(5_900, 1_200)]);
-        assert_eq!(windows(&[5_910]), [(5_900, 10)]);
-        assert!(Collector::new(QueueName::Gateway, SECOND, &[], true).finish().is_empty());
-    }
-
-    #[test]
-    fn pauses_are_the_longest_times_without_requests() {
-        let mut collector = Collector::new(QueueName::Gateway, SECOND, &[50.0], true);
-        (0..9).for_each(|i| collector.add(&get(i * SECOND + SECOND / 2, SECOND / 100)));
-        assert_eq!(collector.pause(), None);
-        collector.add(&get(50 * SECOND + SECOND / 2, SECOND / 100));
-        let pause = collector.pause().unwrap();
-        assert_eq!((pause.from_us, pause.until_us), (9_000_000, 50_000_000));
-        assert!(pause.is_mostly_empty);
-    }
-
-    #[test]
-    fn a_log_of_weeks_has_longer_windows() {
-        let mut collector = Collector::new(QueueName::Gateway, SECOND, &[50.0], true);
-        let all = 30 * 86_400 / 7;
-        (0..all).for_each(|i| collector.add(&get(7 * i * SECOND, SECOND / 100)));
-        assert!(collector.fits() && collector.window_ns() == 32 * SECOND);
-        let windows = collector.finish();
-        assert!(windows.len() as u64 <= WINDOWS_MAX);
-        assert_eq!(windows.iter().map(|w| w.completions).sum::<u64>(), all);
-    }
-}
+#[path = "collector_tests.rs"]
+mod tests;

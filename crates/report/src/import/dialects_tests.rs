@@ -1,5 +1,7 @@
 //! Tests of the reader of logs: what services write that no server's documentation says. One service, in many dialects.
 
+use ground::window::SECOND;
+
 use super::tests::{civil, clf, fields, iso, log, service, settings};
 use super::*;
 
@@ -45,7 +47,7 @@ fn events_that_are_no_requests_are_not_counted_as_refused() {
     assert_eq!((read.lines, read.tally.other, read.tally.untimed), (800, 1600, 0));
     assert_eq!((read.files[0].unit.as_str(), read.files[0].stamp.as_str()), ("ms", "end"));
     same_durations(&read, US);
-    let window = &read.gateway.unwrap().finish()[0];
+    let window = &read.gateway.unwrap().finish(&[])[0];
     assert_eq!(window.refusals, 0);
     // logfmt; and a request whose status says that it ended, without a duration, is one.
     let line = |a: u64, d: u64| {

@@ -8,6 +8,7 @@
 //! `docs/import.md` describes each source and what it lacks.
 
 mod access_log;
+mod breaks;
 mod candidates;
 mod checks;
 mod collector;
@@ -42,6 +43,7 @@ mod words;
 
 pub use crate::uncertainty::Imported;
 use access_log::{Logged, TIMES_MAX};
+use collector::Break;
 pub use error::Error;
 pub use options::Options;
 pub use steps::{Cut, InStep};
@@ -121,7 +123,7 @@ pub mod fuzzing {
         checks::findings(&[checks::File { path: Path::new("-"), requests: &log.times }], &[]);
         times_of(log.times, log.clock_ns, log.resolution_ns, log.is_timed_apart);
         let collectors = [log.gateway, log.origin].into_iter().flatten();
-        Ok(collectors.flat_map(|collector| collector.finish()).collect())
+        Ok(collectors.flat_map(|collector| collector.finish(&log.breaks)).collect())
     }
 
     /// The windows of a saved response of Prometheus.
@@ -137,7 +139,7 @@ pub mod fuzzing {
 
     /// The steps that are cut of windows.
     pub fn steps(windows: &[Window], how: Cut) -> Vec<Step> {
-        steps::cut(windows, how).steps
+        steps::cut(windows, &[], how).steps
     }
 }
 
@@ -190,6 +192,7 @@ fn times_of(
 struct Sources {
     times: Vec<record::Times>,
     windows: Vec<Window>,
+    breaks: Vec<Break>,
     files: Vec<FileSummary>,
     lines: u64,
     broken: u64,
@@ -230,8 +233,9 @@ impl Sources {
                     collector::WINDOWS_MAX
                 ));
             }
-            self.windows.extend(collector.finish());
+            self.windows.extend(collector.finish(&log.breaks));
         }
+        self.breaks = log.breaks;
         let files: Vec<checks::File<'_>> = log
             .parts
             .iter()
@@ -449,7 +453,7 @@ pub fn import(options: &Options) -> Result<Summary, Error> {
     if let Some(path) = &options.iostat {
         sources.iostat(path, &options.devices)?;
     }
-    let cut = steps::cut(&sources.windows, options.steps);
+    let cut = steps::cut(&sources.windows, &sources.breaks, options.steps);
     sources.conclude(&cut);
     let steps = cut.steps;
     let client: Vec<f64> = steps.iter().filter_map(|s| divide(&mut sources.windows, s)).collect();

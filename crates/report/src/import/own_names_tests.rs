@@ -1,5 +1,7 @@
 //! Tests of the reader of logs: which values of a service's own log are used, where several may be.
 
+use ground::window::SECOND;
+
 use super::tests::{civil, fields, log, service, settings};
 use super::*;
 

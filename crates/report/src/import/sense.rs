@@ -8,6 +8,7 @@
 
 use ground::window::{Nanos, SECOND};
 
+use super::collector::is_break;
 use super::entry::Line;
 use super::filter::Filter;
 use super::layout::{Layout, Place, Role, Shape, Side};
@@ -32,6 +33,8 @@ const DISORDER: f64 = 0.02;
 /// Ends that go back by more are of a clock that was set back, as local time is when summer time ends: the order goes on from there. Counted
 /// against the latest end before, all lines of the hour after it were out of order under every reading, and none could be told.
 const BACK: Nanos = 60 * SECOND;
+/// Shorter times without requests are a lull, in which a service is idle.
+const LULL_S: f64 = 1_000.0;
 
 /// The times of a sample of requests under one reading.
 #[derive(Clone, Debug, Default)]
@@ -128,11 +131,22 @@ impl Reading {
         count as f64 / self.times.len().max(1) as f64
     }
 
+    /// How long the service was used, seconds: two tests of different days were not used in between.
+    fn used_s(&self) -> f64 {
+        let seconds = |ns: u64| ns as f64 / SECOND as f64;
+        let mut stamps: Vec<Nanos> = self.times.iter().map(|t| t.0).collect();
+        stamps.sort_unstable();
+        let (first, last) = (stamps.first().copied(), stamps.last().copied());
+        let whole_s = seconds(last.unwrap_or(0) - first.unwrap_or(0) + self.clock_ns);
+        let gaps_s = stamps.windows(2).map(|two| seconds(two[1] - two[0]));
+        let is_unused =
+            |gap_s: &f64| *gap_s > LULL_S && is_break(*gap_s, stamps.len() as u64, whole_s);
+        whole_s - gaps_s.filter(is_unused).sum::<f64>()
+    }
+
     fn judge(&self, unit: Option<Unit>, side: Side) -> Candidate {
         let seconds = |ns: u64| ns as f64 / SECOND as f64;
-        let stamps = self.times.iter().map(|t| t.0);
-        let first = stamps.clone().min().unwrap_or(0);
-        let span_s = seconds(stamps.max().unwrap_or(0) - first + self.clock_ns);
+        let span_s = self.used_s();
         let mut taken: Vec<Nanos> = self.times.iter().map(|t| t.1).collect();
         taken.sort_unstable();
         let sum: f64 = taken.iter().map(|t| seconds(*t)).sum();

@@ -1,6 +1,8 @@
 //! Tests of the reader of logs: lines that services write unless they are told otherwise. Each test begins with a line of the format's
 //! documentation, and then reads the one service from it.
 
+use ground::window::SECOND;
+
 use super::tests::{civil, clf, fields, log, service, settings};
 use super::*;
 

@@ -6,10 +6,14 @@ use ground::window::{QueueName, Window};
 use record::{Generator, Step};
 use serde::Serialize;
 
+use super::collector::Break;
 use super::levels;
-use super::shown::{count, moment, share};
+use super::shown::{count, length, moment, share};
 use crate::grid::Grid;
 use crate::objective::{self, digits};
+
+/// The most times without requests, and the most parts between them, that are listed.
+const LISTED_MAX: usize = 5;
 
 /// How the input is cut into steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -122,14 +126,14 @@ fn cells(windows: &[Window]) -> Vec<Cell> {
     cells
 }
 
-/// Cuts windows into steps.
-pub(super) fn cut(windows: &[Window], how: Cut) -> Steps {
+/// Cuts windows into steps; `breaks` are the times that have none.
+pub(super) fn cut(windows: &[Window], breaks: &[Break], how: Cut) -> Steps {
     let cells = cells(windows);
-    let mut notes = Vec::new();
+    let mut notes = silent(breaks);
     let parts: Vec<&[Cell]> = match how {
         Cut::One => vec![&cells[..]],
         Cut::Every(length_s) => equal(&cells, length_s, &mut notes),
-        Cut::Levels => of_levels(&cells, &mut notes),
+        Cut::Levels => of_levels(&cells, breaks, &mut notes),
     };
     let mut found = Steps { notes, ..Steps::default() };
     for part in parts {
@@ -187,52 +191,125 @@ fn equal<'a>(cells: &'a [Cell], length_s: f64, notes: &mut Vec<String>) -> Vec<&
     parts
 }
 
-/// Cuts where the load changes.
-fn of_levels<'a>(cells: &'a [Cell], notes: &mut Vec<String>) -> Vec<&'a [Cell]> {
-    let level = |c: &Cell| levels::Window { length_s: c.length_s(), arrivals: c.arrivals };
-    let windows: Vec<levels::Window> = cells.iter().map(level).collect();
-    let ends = levels::find(&windows);
-    let mut from = 0;
-    let mut parts = Vec::new();
-    for to in ends {
-        let part = &cells[from..to];
-        from = to;
-        match (part.first(), part.last()) {
-            (Some(first), Some(last)) if part.iter().all(|c| c.arrivals == 0) => {
-                notes.push(format!(
-                    "Nothing arrived from {} to {}: that is no step.",
-                    moment(first.start_us),
-                    moment(last.end_us)
-                ));
-            }
-            _ => parts.push(part),
+/// That there are times without windows.
+fn silent(breaks: &[Break]) -> Vec<String> {
+    let text = |gap: &Break| {
+        format!(
+            "Nothing arrived from {} to {} ({}): there are no windows of that time, and a step that spans it has the rate of the rest.",
+            moment(gap.from_us),
+            moment(gap.until_us),
+            length(gap.until_us.saturating_sub(gap.from_us) as f64 * 1e-6)
+        )
+    };
+    let mut notes: Vec<String> = breaks.iter().take(LISTED_MAX).map(text).collect();
+    if let Some(more) = breaks.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+        notes.push(format!("Nor did anything in {} like these.", count(more as u64, "more time")));
+    }
+    notes
+}
+
+/// The parts between breaks that are long enough for a step, or all if there is one part; what is in no step is named.
+fn parts_between<'a>(
+    cells: &'a [Cell],
+    breaks: &[Break],
+    notes: &mut Vec<String>,
+) -> Vec<&'a [Cell]> {
+    let is_apart = |a: &Cell, b: &Cell| {
+        breaks.iter().any(|gap| a.start_us < gap.from_us && b.start_us >= gap.until_us)
+    };
+    let all: Vec<&[Cell]> = cells.chunk_by(|a, b| !is_apart(a, b)).collect();
+    if all.len() <= 1 {
+        return all;
+    }
+    let arrivals = |part: &[Cell]| part.iter().map(|c| c.arrivals).sum::<u64>();
+    let is_long = |part: &&[Cell]| {
+        part.len() >= levels::WINDOWS_MIN && arrivals(part) >= levels::ARRIVALS_MIN
+    };
+    if !all.iter().any(is_long) {
+        return all;
+    }
+    let (long, short): (Vec<&[Cell]>, Vec<&[Cell]>) = all.into_iter().partition(is_long);
+    for part in short.iter().take(LISTED_MAX) {
+        if let (Some(first), Some(last)) = (part.first(), part.last()) {
+            notes.push(format!(
+                "{} from {} to {}, with nothing before and after for long, are in no step: a step is at least {} windows and {} requests long.",
+                count(arrivals(part), "request"),
+                moment(first.start_us),
+                moment(last.end_us),
+                levels::WINDOWS_MIN,
+                levels::ARRIVALS_MIN
+            ));
         }
     }
-    if parts.len() >= levels::LEVELS_MAX {
+    let more = short.get(LISTED_MAX..).unwrap_or_default();
+    if !more.is_empty() {
+        let requests = more.iter().map(|part| arrivals(part)).sum();
+        notes.push(format!(
+            "Nor are {} in {}.",
+            count(requests, "request"),
+            count(more.len() as u64, "more such time")
+        ));
+    }
+    long
+}
+
+/// Cuts where the load changes, and at breaks.
+fn of_levels<'a>(cells: &'a [Cell], breaks: &[Break], notes: &mut Vec<String>) -> Vec<&'a [Cell]> {
+    let level = |c: &Cell| levels::Window { length_s: c.length_s(), arrivals: c.arrivals };
+    let mut parts = Vec::new();
+    let (mut is_steady, mut is_joined) = (true, false);
+    for stretch in parts_between(cells, breaks, notes) {
+        let windows: Vec<levels::Window> = stretch.iter().map(level).collect();
+        let ends = levels::find(&windows);
+        is_steady = levels::is_steady(&windows);
+        is_joined |= ends.len() >= levels::LEVELS_MAX;
+        let mut from = 0;
+        for to in ends {
+            let part = &stretch[from..to];
+            from = to;
+            match (part.first(), part.last()) {
+                (Some(first), Some(last)) if part.iter().all(|c| c.arrivals == 0) => {
+                    notes.push(format!(
+                        "Nothing arrived from {} to {}: that is no step.",
+                        moment(first.start_us),
+                        moment(last.end_us)
+                    ));
+                }
+                _ => parts.push(part),
+            }
+        }
+    }
+    if is_joined {
         notes.push(format!(
             "The load changes more often than {} times: neighbours of similar load were joined. Import a \
              shorter time, or cut steps of equal length by --steps.",
             levels::LEVELS_MAX
         ));
     }
-    if parts.len() == 1 && !levels::is_steady(&windows) {
-        notes.push(format!(
-            "The load changes within the log, and no part of it is long enough for a step of its own ({} windows and {} requests at least): all of \
-             it is one step, which a fit takes for one load. Its number of servers and its predictions are wrong then: import a longer log, cut it \
-             by --steps, or, where its clock is fine enough, by a shorter --window.",
-            levels::WINDOWS_MIN,
-            levels::ARRIVALS_MIN
-        ));
-    } else if parts.len() == 1 {
-        notes.push(format!(
+    if parts.len() == 1 {
+        notes.push(one_step(is_steady));
+    }
+    parts
+}
+
+/// What it means that a log is one step.
+fn one_step(is_steady: bool) -> String {
+    if is_steady {
+        return format!(
             "One load was found, so there is one step (a step is at least {} windows and {} requests long; \
              a shorter --window finds shorter ones). One load does not tell how responses lengthen with \
              load: predictions need a log of at least two.",
             levels::WINDOWS_MIN,
             levels::ARRIVALS_MIN
-        ));
+        );
     }
-    parts
+    format!(
+        "The load changes within the log, and no part of it is long enough for a step of its own ({} windows and {} requests at least): all of \
+         it is one step, which a fit takes for one load. Its number of servers and its predictions are wrong then: import a longer log, cut it \
+         by --steps, or, where its clock is fine enough, by a shorter --window.",
+        levels::WINDOWS_MIN,
+        levels::ARRIVALS_MIN
+    )
 }
 
 /// The steps as a table: when, at which rate, with how many requests.
@@ -254,4 +331,43 @@ pub(super) fn table(steps: &[Step], requests: &[InStep], left_out: u64) -> Strin
         ]);
     }
     grid.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows of a second from `start_s` on with so many arrivals each.
+    fn windows(start_s: u64, loads: &[(u64, u64)]) -> Vec<Window> {
+        let all = loads.iter().flat_map(|(arrivals, seconds)| (0..*seconds).map(|_| *arrivals));
+        let window = |(i, arrivals): (usize, u64)| {
+            let start_us = (start_s + i as u64) * 1_000_000;
+            Window { arrivals, length_s: 1.0, ..Window::new("gateway", start_us, 0, &[]) }
+        };
+        all.enumerate().map(window).collect()
+    }
+
+    #[test]
+    fn tests_of_different_days_have_their_steps_and_nothing_is_lost_in_silence() {
+        let day = 86_400;
+        let loads = [(30, 60), (50, 60), (70, 60)];
+        let (monday, friday) = (windows(0, &loads), windows(5 * day, &loads));
+        let stray = windows(9 * day, &[(1, 1)]);
+        let breaks = [(180, 5 * day), (5 * day + 180, 9 * day)]
+            .map(|(from, until)| Break { from_us: from * 1_000_000, until_us: until * 1_000_000 });
+        let all = [monday, friday, stray].concat();
+        let found = cut(&all, &breaks, Cut::Levels);
+        let rates: Vec<f64> = found.steps.iter().filter_map(|s| s.rate).collect();
+        assert_eq!(rates, [30.0, 50.0, 70.0, 30.0, 50.0, 70.0]);
+        assert_eq!(found.left_out, 1);
+        let notes = found.notes.join("\n");
+        assert_eq!(notes.matches("Nothing arrived").count(), 2, "{notes}");
+        assert!(notes.contains("1 request from 1970-01-10 00:00:00"), "{notes}");
+        // Steps of equal length are those that have windows.
+        let equal = cut(&all, &breaks, Cut::Every(60.0));
+        assert_eq!(equal.steps.len(), 6);
+        // A step that spans them has the rate while there were requests.
+        let one = cut(&all, &breaks, Cut::One);
+        assert_eq!(one.steps[0].rate.map(|rate| rate.round()), Some(50.0));
+    }
 }
