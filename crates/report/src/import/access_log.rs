@@ -25,6 +25,7 @@ use super::split::Fault;
 use super::spread::{Even, between_ticks};
 use super::summary::FileSummary;
 use super::tally::Tally;
+use super::ticks;
 use super::time::Unit;
 use crate::objective::time;
 
@@ -239,6 +240,15 @@ impl FileReader {
         }
     }
 
+    /// A duration as the clock had it: of Windows' ticks a log shows what is left when less than a unit is cut off.
+    fn on_tick(&self, taken: Nanos) -> Nanos {
+        let tick = ticks::WINDOWS_TICK;
+        if self.resolution_ns != tick {
+            return taken;
+        }
+        (taken.saturating_add(tick / 2) / tick).saturating_mul(tick)
+    }
+
     /// Finds what is not known of the layout, and the steps of its times.
     fn settle(&mut self) -> Result<(), Error> {
         let lines: Vec<String> = self.first.iter().map(|(_, line)| line.clone()).collect();
@@ -271,9 +281,9 @@ impl FileReader {
         };
         // Stamps of a load that is sent every 20 ms are no ticks of a clock.
         let mut stamps = entries.iter().map(|e| (e.stamp.ns, e.stamp.decimals));
-        self.clock_ns = finest(&mut stamps, sense::step);
+        self.clock_ns = finest(&mut stamps, ticks::step);
         let mut responses = entries.iter().filter_map(|e| e.response).map(|r| (r.ns, r.decimals));
-        self.resolution_ns = finest(&mut responses, sense::tick);
+        self.resolution_ns = finest(&mut responses, ticks::tick);
         self.describe(&entries);
         Ok(())
     }
@@ -284,6 +294,10 @@ impl FileReader {
             (self.clock_ns as f64 / 1e9, self.resolution_ns as f64 / 1e9);
         if entries.iter().any(|entry| entry.zone_assumed) {
             self.layout.remarks.push("Its times have no zone and are taken for UTC.".to_owned());
+        }
+        if self.resolution_ns == ticks::WINDOWS_TICK {
+            let text = "Its durations are multiples of 15.625 ms, the tick of Windows' clock.";
+            self.layout.remarks.push(text.to_owned());
         }
         let mut taken: Vec<Nanos> =
             entries.iter().filter_map(|e| e.response).map(|r| r.ns).collect();
@@ -512,7 +526,9 @@ impl Reader<'_> {
         tally.of_unknown_size += u64::from(!entry.is_size_known);
         self.file.summary.requests += 1;
         let u = self.even.1.next();
-        let taken = entry.response.map_or(0, |response| response.ns.saturating_add(short));
+        let taken = entry
+            .response
+            .map_or(0, |response| self.file.on_tick(response.ns).saturating_add(short));
         if let Some(outcome) = outcome.filter(|_| self.log.times.len() < TIMES_MAX) {
             let (end, operation) = (entry_end, entry.operation);
             let (bytes, key) = (entry.bytes, entry.key);

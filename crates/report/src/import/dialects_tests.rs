@@ -555,3 +555,20 @@ fn sections_of_ycsb_are_one_load() {
     let read = log(failed.as_bytes(), &settings("")).unwrap();
     assert_eq!((read.times.len(), read.tally.unanswered), (800, 80));
 }
+
+/// Windows' clock ticks 64 times in a second, and IIS writes what is left of that in whole milliseconds.
+#[test]
+fn durations_of_iis_are_multiples_of_the_tick_of_windows() {
+    const TICK: u64 = 15_625_000;
+    let mut text =
+        "#Software: Microsoft Internet Information Services 10.0\n#Fields: date time cs-method cs-uri-stem sc-status sc-bytes time-taken\n".to_owned();
+    for i in 0..600u64 {
+        let at = civil(1_795_320_900 * SECOND + i * SECOND / 4, "%Y-%m-%d %H:%M:%S");
+        let ms = (i * 7919 % 9 * TICK).div_euclid(1_000_000);
+        text += &format!("{at} GET /o 200 9 {ms}\n");
+    }
+    let read = log(text.as_bytes(), &settings("")).unwrap();
+    assert_eq!(read.resolution_ns, TICK);
+    assert!(read.times.iter().all(|one| one.taken % TICK == 0));
+    assert!(read.taken.iter().any(|text| text.contains("Windows")), "{:?}", read.taken);
+}

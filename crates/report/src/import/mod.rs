@@ -38,6 +38,7 @@ mod steps;
 mod summary;
 mod tally;
 mod template;
+mod ticks;
 mod time;
 mod words;
 
@@ -165,7 +166,7 @@ fn times_of(
     // By a second first, so that a reader of a part needs a part of the file.
     let order = |r: &Logged| (r.end / SECOND, r.operation.as_str(), r.outcome.as_str(), r.end);
     logged.sort_by_key(order);
-    let tick = clock_ns.min(resolution_ns).max(1);
+    let tick = ticks::divisor([clock_ns, resolution_ns].into_iter()).max(1);
     // Half a tick is added to durations that a format rounds down.
     let is_halved = logged.iter().any(|r| r.taken % tick != 0);
     let unit = if is_halved { (tick / 2).max(1) } else { tick };

@@ -12,6 +12,7 @@ use super::collector::is_break;
 use super::entry::Line;
 use super::filter::Filter;
 use super::layout::{Layout, Place, Role, Shape, Side};
+use super::ticks::step;
 use super::time::Unit;
 
 /// Requests in the service at a time, on average: fewer or more is no service that somebody measures.
@@ -61,44 +62,6 @@ struct Candidate {
     /// Share of the lines that end before an earlier one.
     disorder: f64,
     is_possible: bool,
-}
-
-/// The largest number by which all can be divided; 0 of none.
-fn divisor(numbers: impl Iterator<Item = u64>) -> u64 {
-    let mut divisor = 0u64;
-    for number in numbers.filter(|n| *n > 0) {
-        let (mut a, mut b) = (divisor, number);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        divisor = a;
-        if divisor == 1 {
-            break;
-        }
-    }
-    divisor
-}
-
-/// The largest power of ten by which a number can be divided, at most a second; 1 of 0.
-fn power(number: u64) -> u64 {
-    let mut power = 1u64;
-    while power < SECOND && number > 0 && number.is_multiple_of(power * 10) {
-        power *= 10;
-    }
-    power
-}
-
-/// The largest power of ten by which all numbers can be divided; 1 of none.
-pub(super) fn step(numbers: impl Iterator<Item = u64>) -> u64 {
-    power(divisor(numbers))
-}
-
-/// The step of a clock that durations were read from: as [`step`], or twice, four times or five times that, as timers of 4, 5 and 20 ms
-/// have it. (Other numbers by which all can be divided are those of the work.)
-pub(super) fn tick(durations: impl Iterator<Item = u64>) -> u64 {
-    let divisor = divisor(durations);
-    let power = power(divisor);
-    if power < SECOND && [2, 4, 5].contains(&(divisor / power)) { divisor } else { power }
 }
 
 fn read(layout: &Layout, lines: &[String]) -> Reading {
@@ -472,40 +435,5 @@ fn doubt_side(layout: &mut Layout, lines: &[String]) {
             other.name(),
             other.name()
         ));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_powers_of_ten() {
-        for (numbers, expected) in [
-            (vec![1_700_000_000_000_000_000, 5_000_000_000], SECOND),
-            (vec![20_000_000, 30_000_000], 10_000_000),
-            (vec![15_000, 0, 20_000], 1_000),
-            (vec![7], 1),
-            (vec![], 1),
-        ] {
-            assert_eq!(step(numbers.iter().copied()), expected, "{numbers:?}");
-        }
-    }
-
-    #[test]
-    fn ticks_are_those_that_timers_have() {
-        const MS: u64 = 1_000_000;
-        for (multiples_ms, expected_ms) in [
-            ([4, 8, 0, 12], 4),
-            ([20, 60, 100, 0], 20),
-            ([5, 25, 10, 15], 5),
-            ([12, 24, 36, 48], 1),
-            ([10, 30, 50, 70], 10),
-            ([7, 8, 9, 10], 1),
-            ([2000, 4000, 8000, 6000], 1000),
-        ] {
-            let durations = multiples_ms.map(|ms| ms * MS);
-            assert_eq!(tick(durations.into_iter()), expected_ms * MS, "{multiples_ms:?}");
-        }
     }
 }
