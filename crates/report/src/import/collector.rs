@@ -219,25 +219,24 @@ impl Collector {
     fn breaks(&self) -> Vec<Break> {
         let us = |window: u64| window.saturating_mul(self.window_ns) / 1000;
         let keys: Vec<u64> = self.open.keys().copied().collect();
-        let mut breaks = Vec::new();
+        let parts = keys.chunk_by(|before, after| !self.is_apart(*before, *after));
+        let parts: Vec<(u64, u64)> =
+            parts.filter_map(|part| Some((*part.first()?, *part.last()?))).collect();
         let (mut in_steps, mut all) = (0, 0);
-        for part in keys.chunk_by(|before, after| !self.is_apart(*before, *after)) {
-            let (Some(&first), Some(&last)) = (part.first(), part.last()) else { continue };
+        for &(first, last) in &parts {
             let arrivals = self.open.range(first..=last).map(|(_, open)| open.window.arrivals);
             let arrivals: u64 = arrivals.sum();
             all += arrivals;
             if last - first + 1 >= WINDOWS_MIN as u64 && arrivals >= ARRIVALS_MIN {
                 in_steps += arrivals;
             }
-            breaks.push(Break { from_us: us(last + 1), until_us: us(first) });
         }
-        // Each break ends where the next part begins.
-        let starts: Vec<u64> = breaks.iter().skip(1).map(|part| part.until_us).collect();
-        breaks.truncate(starts.len());
-        breaks.iter_mut().zip(starts).for_each(|(part, start)| part.until_us = start);
-        // A request that is present throughout is answered after the gap: it is counted in each of its windows.
-        breaks.retain(|gap| !self.is_occupied(gap));
-        if in_steps as f64 >= IN_STEPS_MIN * all as f64 { breaks } else { Vec::new() }
+        if (in_steps as f64) < IN_STEPS_MIN * all as f64 {
+            return Vec::new();
+        }
+        let gap = |two: &[(u64, u64)]| Break { from_us: us(two[0].1 + 1), until_us: us(two[1].0) };
+        // A request that is present throughout a gap is counted in each of its windows.
+        parts.windows(2).map(gap).filter(|gap| !self.is_occupied(gap)).collect()
     }
 
     /// Whether a break may be between two windows that follow each other.
@@ -367,11 +366,14 @@ impl Collector {
         skipped.push((last + 1, last + 1));
         let (mut stretches, mut from) = (Vec::new(), first);
         for (end, next) in skipped {
-            let open = |index| self.open.get(&index);
+            // Of a window without arrivals or ends it is not known how much of it was observed.
+            let open = |index: u64| self.open.get(&index);
+            let arrival = open(from).map(|open| open.first_arrival).filter(|at| *at < Nanos::MAX);
+            let ended = open(end.saturating_sub(1)).map(|open| open.last_end).filter(|at| *at > 0);
             let mut stretch = Stretch {
                 windows: Vec::new(),
-                first_arrival: open(from).map_or(0, |open| open.first_arrival),
-                last_end: open(end - 1).map_or(Nanos::MAX, |open| open.last_end),
+                first_arrival: arrival.unwrap_or(0),
+                last_end: ended.unwrap_or(Nanos::MAX),
             };
             for index in from..end.min(from.saturating_add(WINDOWS_MAX + 1)) {
                 through += self.through.get(&index).copied().unwrap_or(0);

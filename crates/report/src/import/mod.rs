@@ -13,6 +13,7 @@ mod candidates;
 mod checks;
 mod collector;
 mod column;
+mod congestion;
 mod durations;
 mod entry;
 mod envelope;

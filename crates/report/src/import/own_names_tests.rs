@@ -1,6 +1,8 @@
 //! Tests of the reader of logs: which values of a service's own log are used, where several may be.
 
 use ground::window::SECOND;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 use super::tests::{civil, fields, log, service, settings};
 use super::*;
@@ -385,4 +387,35 @@ fn short_durations_beside_stamps_of_nanoseconds_are_not_guessed() {
     let coarse = Settings { side: Some(Side::End), ..settings("") };
     let read = log(text("%Y-%m-%dT%H:%M:%S%.6fZ").as_bytes(), &coarse).unwrap();
     assert_eq!(read.files[0].unit, "us");
+    assert!(read.taken.iter().any(|text| text.contains("--unit ns")), "{:?}", read.taken);
+}
+
+/// Works of a store in memory: the logs of 20 µs and of 20 ms differ in nothing but what waits show.
+#[test]
+fn integers_of_a_fast_service_are_told_by_its_waits_or_refused() {
+    let text = |busy: f64, scale: u64| {
+        let mut random = StdRng::seed_from_u64(7);
+        let mut exponential = move |mean: f64| -mean * (1.0 - random.random::<f64>()).ln();
+        let (mut arrival, mut free) = (0.0f64, 0.0f64);
+        let line = |_| {
+            arrival += exponential(20.0 / busy);
+            free = free.max(arrival) + exponential(20.0);
+            let at = 1_795_320_900 * SECOND + (free * 1e3) as u64 * scale;
+            let taken = (free - arrival) as u64 + 1;
+            let time = civil(at, "%Y-%m-%dT%H:%M:%S%.6fZ");
+            format!("{{\"time\":\"{time}\",\"status\":200,\"duration\":{taken}}}\n")
+        };
+        (0..3_000).map(line).collect::<String>()
+    };
+    let end = Settings { side: Some(Side::End), ..settings("") };
+    for (scale, unit) in [(1, "us"), (1_000, "ms")] {
+        let read = log(text(0.5, scale).as_bytes(), &end).unwrap();
+        assert_eq!(read.files[0].unit, unit);
+        // Hardly anything waits, so that both may be.
+        let error = log(text(0.001, scale).as_bytes(), &end).map(|read| read.taken).unwrap_err();
+        assert!(
+            error.contains("the unit of its durations") && error.contains("NAME:UNIT"),
+            "{error}"
+        );
+    }
 }

@@ -9,24 +9,30 @@
 use ground::window::{Nanos, SECOND};
 
 use super::collector::is_break;
+use super::congestion;
 use super::entry::Line;
 use super::filter::Filter;
 use super::layout::{Layout, Place, Role, Shape, Side};
 use super::ticks::step;
 use super::time::Unit;
+use crate::objective::time;
 
 /// Requests in the service at a time, on average: fewer or more is no service that somebody measures.
 const IN_SERVICE: std::ops::RangeInclusive<f64> = 1e-7..=2e3;
 /// Those of ordinary services. Hardly any is no evidence, because many services are idle; hundreds are.
 const IN_SERVICE_USUAL: std::ops::RangeInclusive<f64> = 1e-5..=200.0;
-/// Mean durations, seconds.
-const MEAN_S: std::ops::RangeInclusive<f64> = 1e-5..=120.0;
+/// Mean durations, seconds. A store in memory answers in some microseconds: that a reading is short is no evidence against it.
+const MEAN_S: std::ops::RangeInclusive<f64> = 1e-6..=120.0;
 /// Those of ordinary services.
 const MEAN_USUAL_S: std::ops::RangeInclusive<f64> = 5e-5..=30.0;
-/// Mean durations that a server of HTTP that logs microseconds hardly has, seconds.
-const SHORT_S: f64 = 1e-3;
 /// Stamps with a finer step are of a program that writes nanoseconds.
 const STAMPS_OF_NANOS_S: f64 = 0.9e-6;
+/// Mean durations that a server of HTTP that logs microseconds hardly has, seconds.
+const SHORT_S: f64 = 1e-3;
+/// Waits of requests for others are seen from so many standard errors on, and are not below so many: under a wrong unit most requests meet
+/// nobody, or as many whatever they take.
+const CONGESTED: f64 = 5.0;
+const NOT_CONGESTED: f64 = 3.0;
 /// Lines from which their order is evidence.
 const ORDERED_MIN: usize = 50;
 /// Share of lines out of order that another reading must have more, to be excluded.
@@ -47,6 +53,8 @@ struct Reading {
     resolution_ns: Nanos,
     /// Whether durations have no decimals in their unit.
     is_integer: bool,
+    /// Whether the log is a service's own, and not one of a server of HTTP.
+    is_own: bool,
 }
 
 /// A reading that is judged.
@@ -61,13 +69,16 @@ struct Candidate {
     clock_s: f64,
     /// Share of the lines that end before an earlier one.
     disorder: f64,
+    /// Whether it is hardly ever that short, which is no evidence where it may be.
+    is_short: bool,
     is_possible: bool,
 }
 
 fn read(layout: &Layout, lines: &[String]) -> Reading {
     let mut layout = layout.clone();
     let filter = Filter::default();
-    let mut reading = Reading { is_integer: true, ..Reading::default() };
+    let is_own = !matches!(layout.shape, Shape::Template(_));
+    let mut reading = Reading { is_integer: true, is_own, ..Reading::default() };
     for line in lines {
         let Ok(Line::Request(entry)) = layout.line(line, &filter) else { continue };
         let Some(response) = entry.response else { continue };
@@ -92,6 +103,21 @@ impl Reading {
             latest = if is_set_back { end } else { latest.max(end) };
         }
         count as f64 / self.times.len().max(1) as f64
+    }
+
+    /// Whether durations are too short to be likely. That integers of a service's own log are microseconds of a store in memory cannot be
+    /// excluded, nor that a program that stamps nanoseconds writes durations in them (Go's slog does). Servers of HTTP take longer, and decimals
+    /// are seldom of microseconds.
+    fn is_short(&self, unit: Option<Unit>, mean_s: f64) -> bool {
+        let is_fine = match unit {
+            Some(Unit::Nanos) => (self.clock_ns as f64) < STAMPS_OF_NANOS_S * 1e9,
+            Some(unit) => {
+                let step = (unit.seconds() * 1e9).round() as Nanos;
+                self.is_own && self.times.iter().all(|time| time.1.is_multiple_of(step))
+            }
+            None => false,
+        };
+        mean_s < *MEAN_USUAL_S.start() && !is_fine
     }
 
     /// How long the service was used, seconds: two tests of different days were not used in between.
@@ -124,6 +150,7 @@ impl Reading {
             median_s: taken.get(taken.len() / 2).map_or(0.0, |t| seconds(*t)),
             clock_s: seconds(self.clock_ns),
             disorder: self.disorder(side),
+            is_short: self.is_short(unit, mean_s),
             // A request that takes longer than the whole log is none of it, but for a few at its ends.
             is_possible: longest_s <= 2.0 * span_s
                 && IN_SERVICE.contains(&in_service)
@@ -181,9 +208,16 @@ pub(super) fn settle(mut layout: Layout, lines: &[String]) -> Result<Layout, Str
     if !has_units && is_named {
         layout = layout.timed(Unit::Seconds, "its values name theirs");
     } else if !has_units {
-        let found = unit_of(&kept).ok_or_else(|| unit_refusal(&layout, &all))?;
+        let found = unit_of(&kept);
+        let by_waits = if found.is_none() { congested(&kept, &layout, lines) } else { None };
+        let (found, why) = match (found, by_waits) {
+            (Some(found), _) => (found, unit_reason(&all, &kept, found)),
+            (None, Some(found)) => (found, WAITS_REASON.to_owned()),
+            (None, None) => return Err(unit_refusal(&layout, &all)),
+        };
+        doubt_short(&mut layout, &kept, found);
         layout.unit = Some(found);
-        layout.unit_why = unit_reason(&all, &kept, found);
+        layout.unit_why = why;
     }
     if layout.side.is_none() {
         let unit = layout.unit;
@@ -206,22 +240,54 @@ fn ordered(all: &[Candidate], lines: usize) -> Vec<Candidate> {
     possible.into_iter().filter(|c| c.disorder <= 3.0 * best + DISORDER).collect()
 }
 
+/// The candidates of ordinary services.
+fn usual(kept: &[Candidate]) -> Vec<Candidate> {
+    let is_usual = |c: &Candidate| {
+        let is_long = c.mean_s > *MEAN_USUAL_S.end();
+        IN_SERVICE_USUAL.contains(&c.in_service) && !is_long && !c.is_short
+    };
+    kept.iter().copied().filter(is_usual).collect()
+}
+
 /// The one unit that is left, by order or else by the number of requests in the service.
 fn unit_of(kept: &[Candidate]) -> Option<Unit> {
     let only = |some: &[Candidate]| {
         let first = some.first()?.unit?;
         some.iter().all(|c| c.unit == Some(first)).then_some(first)
     };
-    only(kept).or_else(|| {
-        // A program that stamps nanoseconds may write durations in them: Go's slog does.
-        let is_short = |c: &Candidate| c.unit == Some(Unit::Nanos) && c.clock_s < STAMPS_OF_NANOS_S;
-        let is_usual = |c: &Candidate| {
-            IN_SERVICE_USUAL.contains(&c.in_service)
-                && (MEAN_USUAL_S.contains(&c.mean_s) || is_short(c))
-        };
-        let usual: Vec<Candidate> = kept.iter().copied().filter(is_usual).collect();
-        only(&usual)
-    })
+    only(kept).or_else(|| only(&usual(kept)))
+}
+
+/// The one unit in which requests take longer the more others they meet, if it is so in no other.
+fn congested(kept: &[Candidate], layout: &Layout, lines: &[String]) -> Option<Unit> {
+    let mut found: Vec<(Option<Unit>, f64)> = Vec::new();
+    for candidate in usual(kept) {
+        let mut one = layout.clone();
+        one.unit = candidate.unit;
+        let reading = read(&one, lines);
+        found.push((
+            candidate.unit,
+            congestion::standard_errors(&reading.times, candidate.side, reading.clock_ns),
+        ));
+    }
+    let unit = found.iter().find(|(_, z)| *z > CONGESTED)?.0;
+    let mut others = found.iter().filter(|(other, _)| *other != unit);
+    if others.all(|(_, z)| *z < NOT_CONGESTED) { unit } else { None }
+}
+
+/// Why a unit is taken that [`congested`] finds.
+const WAITS_REASON: &str = "by sense: so requests that meet others in the service take longer, and in no other unit do they";
+
+/// Says so if a shorter unit was left out for no other reason than that services are seldom that fast.
+fn doubt_short(layout: &mut Layout, kept: &[Candidate], found: Unit) {
+    let shorter = kept.iter().find(|c| c.is_short && c.unit.is_some_and(|unit| unit != found));
+    if let Some((short, unit)) = shorter.and_then(|short| Some((short, short.unit?))) {
+        layout.remarks.push(format!(
+            "In {0} its durations would be {1} at the mean, which is seldom. If they are that, say --unit {0}.",
+            unit.name(),
+            time(short.mean_s)
+        ));
+    }
 }
 
 fn readings(all: &[Candidate]) -> String {
