@@ -250,6 +250,12 @@ fn is_device(queue: &str) -> bool {
     QueueName::parse(queue).is_some_and(QueueName::is_device)
 }
 
+/// Whether it is a device of a member of a simulated cluster: `a/device/0`.
+fn is_device_of_member(queue: &str) -> bool {
+    let of_member = queue.split_once('/').is_some_and(|(_, own)| is_device(own));
+    of_member && QueueName::parse(queue).is_none()
+}
+
 fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
     let first = runs.first().ok_or(Error::NoRuns)?;
     for (i, run) in runs.iter().enumerate() {
@@ -425,8 +431,10 @@ fn observe(
     };
     windows.times = times_of(load, &step, &windows);
     let origin = take(QueueName::Origin);
+    // A fit with device queues is of one server, so that those of a cluster's members are none of them.
+    let is_wanted = |queue: &str| is_device(queue) || any_queues && is_device_of_member(queue);
     let mut devices: Vec<(String, Vec<Window>)> =
-        queues.into_iter().filter(|(queue, _)| is_device(queue)).collect();
+        queues.into_iter().filter(|(queue, _)| is_wanted(queue)).collect();
     // Sort by number, not by text: device/10 follows device/9.
     devices.sort_by_key(|(queue, _)| (queue.len(), queue.clone()));
     windows.devices = devices.into_iter().map(|d| d.1).collect();

@@ -29,3 +29,50 @@ fn threads_of_one_queue_are_joined() {
     assert_eq!(counts, [5, 2]);
     assert_eq!(joined[0].length_s, 1.0);
 }
+
+/// A simulated cluster names the devices of its members.
+#[test]
+fn devices_of_members_are_devices_where_no_server_is_fitted() {
+    let window = |queue: &str, busy_s: f64| {
+        let mut window = Window::new(queue, 1_000_000, 1, &[]);
+        (window.length_s, window.busy_s, window.arrivals, window.completions) = (1.0, busy_s, 9, 9);
+        window
+    };
+    let step = Step {
+        index: 0,
+        rate: Some(9.0),
+        clients: None,
+        start_unix_us: 1_000_000,
+        end_unix_us: 2_000_000,
+        generator: record::Generator::default(),
+    };
+    let run = record::Run {
+        format: record::FORMAT,
+        version: String::new(),
+        kind: "simulate".to_owned(),
+        start_unix_us: 1_000_000,
+        laboratory: None,
+        machine: Machine::default(),
+        asked: toml::Table::new(),
+    };
+    let queues = [("load", 0.0), ("a/device/0", 0.8), ("b/device/0", 0.4), ("a/node", 0.9)];
+    let folder = RunFolder {
+        dir: "simd".into(),
+        run,
+        windows: queues.iter().map(|(queue, busy_s)| window(queue, *busy_s)).collect(),
+        samples: Vec::new(),
+        times: Vec::new(),
+        host: Vec::new(),
+        steps: vec![step.clone()],
+    };
+    let observed = observe(std::slice::from_ref(&folder), 0, step.clone(), true).unwrap();
+    let busy: Vec<f64> =
+        observed.windows.devices.iter().flatten().map(|window| window.busy_s).collect();
+    assert_eq!(busy, [0.8, 0.4]);
+    // A fit with device queues is of one server.
+    assert!(observe(&[folder], 0, step, false).is_err());
+    assert!(is_device_of_member("node-12/device/3") && is_device("device/3"));
+    for queue in ["device/3", "gateway/device", "gateway/device/0", "shard/device/0", "a/node"] {
+        assert!(!is_device_of_member(queue), "{queue}");
+    }
+}
