@@ -5,11 +5,6 @@ use crate::error::Error;
 use super::model::Model;
 use super::parts::{Front, Parameter};
 
-/// What the law of workers leaves out: a request holds its worker for the response of devices whose queues nothing bounds.
-const WORKERS_TOO_SLOW: &str = "The law of workers takes devices to have the queues of requests without a bound, and adds the wait for a worker: where \
-    few workers keep these queues short, it predicts responses too long and the saturation too low. With at least as many workers as \
-    there are servers, the prediction without workers is the better one.";
-
 impl Model {
     /// The same service with another link (bytes per second), other replies (mean bytes) or another
     /// number of requests answered at once; `None` keeps the present value. Only waits for these
@@ -47,9 +42,6 @@ impl Model {
             return Err(Error::WhatIf(what.into()));
         }
         front.workers = workers.or(front.workers);
-        if workers.is_some() {
-            model.warnings.push(WORKERS_TOO_SLOW.to_owned());
-        }
         if let Some(rate) = link_bytes_per_s {
             front.link_bytes_per_s = Some(Parameter::exact(rate, "B/s"));
             model.replicates.change("link_bytes_per_s", |_, _| rate);

@@ -47,6 +47,7 @@ impl Node {
             at.front.workers_utilisation += time * stands.front.workers_utilisation;
             at.front.waits += requests * stands.front.waits;
             at.front.wait_mean += requests * stands.front.wait_mean;
+            at.front.device_wait_mean += requests * stands.front.device_wait_mean;
             at.levels.push((requests, stands));
         }
         Ok(at)

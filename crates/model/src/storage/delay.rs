@@ -26,7 +26,6 @@ const NONE: f64 = 1e-9;
 /// order of δ, where eight slices are steps (a CDF is off by a point there), for a tail heavier
 /// than an SCV of 40, and if the front queues ([`super::Link`] and workers do). Cost: eight
 /// quantiles to create; each time and share costs an exponential or a CDF where it is used.
-/// quantiles to make; each time and share costs an exponential or a CDF where it is used.
 ///
 /// ```
 /// use model::distribution::Exponential;
@@ -134,7 +133,7 @@ impl Delay {
     }
 
     /// Squared coefficient of variation of the slices.
-    fn scv(&self) -> f64 {
+    pub(super) fn scv(&self) -> f64 {
         let mean = self.mean();
         let square: f64 = self.slices.iter().map(|s| s.1 * s.0 * s.0).sum();
         if mean > 0.0 { (square / (mean * mean) - 1.0).max(0.0) } else { 0.0 }

@@ -55,12 +55,11 @@ pub const WORKERS_MAX: u32 = 10_000;
 
 /// The operating point of link ([`Link`]) and workers, which every reply passes.
 ///
-/// Workers are an M/M/m queue ([`crate::queue::Mmm`]) whose service time is the whole response,
-/// taken as exponential: at λ requests/s and a response of R seconds λ·R of the m workers are held,
-/// so they saturate at λ·R = m. A request waits at neither, one or both, for a time taken as
-/// exponential with the mean of both. Past either saturation there is no prediction. If responses
-/// vary more than an exponential time, real waits are longer. Returned by
-/// [`super::Node::operating`].
+/// At most m requests are inside, a closed network whose throughput with m of them is the saturation of the workers; waits for a worker are those
+/// of a birth and death process with the network's throughputs, lengthened by the two moments of the time that a worker is held. What waits for a
+/// worker does not wait in a device's queue at the same time: a request that a device answers has the response without workers, and what
+/// both waits are more than that queue's. A request waits at neither, one or both, for a time taken as exponential with the mean of both. Past
+/// either saturation there is no prediction. Returned by [`super::Node::operating`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FrontOperating {
     /// Busy share of the link; 0 without one.
@@ -69,8 +68,10 @@ pub struct FrontOperating {
     pub workers_utilisation: f64,
     /// Share of the requests that wait at either.
     pub waits: f64,
-    /// Mean wait of all requests at both, seconds.
+    /// Mean wait at both of the requests that no device answers, seconds.
     pub wait_mean: f64,
+    /// By how much the responses of a device are longer in the mean than without link and workers, seconds.
+    pub device_wait_mean: f64,
 }
 
 /// The resource of a node that saturates first ([`super::Node::breaks_first`]).
@@ -101,18 +102,23 @@ impl Limit {
 }
 
 impl FrontOperating {
-    /// P(wait + response ≤ t) from the response's CDF at t·(1 − k/n), k from 0 to n: linear in
+    /// The mean of what is added to responses of which devices answer a share.
+    pub(super) fn added(&self, miss_ratio: f64) -> f64 {
+        (1.0 - miss_ratio) * self.wait_mean + miss_ratio * self.device_wait_mean
+    }
+
+    /// P(wait + response ≤ t) for a mean wait, from the response's CDF at t·(1 − k/n), k from 0 to n: linear in
     /// between, which makes the integral with an exponential wait exact.
-    pub(super) fn after(&self, t: f64, earlier: &[f64]) -> f64 {
+    pub(super) fn after(&self, wait_mean: f64, t: f64, earlier: &[f64]) -> f64 {
         let Some(&at_once) = earlier.first() else { return 0.0 };
         let n = earlier.len() - 1;
-        if self.waits <= 0.0 || self.wait_mean <= 0.0 || !t.is_finite() {
+        if self.waits <= 0.0 || wait_mean <= 0.0 || !t.is_finite() {
             return at_once;
         }
-        if t <= 0.0 || n == 0 || self.wait_mean > 1e9 * t {
+        if t <= 0.0 || n == 0 || wait_mean > 1e9 * t {
             return (1.0 - self.waits) * at_once;
         }
-        let rate = self.waits / self.wait_mean;
+        let rate = self.waits / wait_mean;
         let step = t / n as f64;
         // Over a piece from a to a + step: ∫ η·exp(−ηx)·(from + slope·(x − a)) dx.
         let (decay, gone) = ((-rate * step).exp(), -(-rate * step).exp_m1());
@@ -139,16 +145,22 @@ mod tests {
             (0..=n).map(|k| cdf(t * (1.0 - f64::from(k) / f64::from(n)))).collect();
         let sum = 1.0 - (0.01 * (-t / 0.01).exp() - 0.005 * (-t / 0.005).exp()) / 0.005;
         let exact = 0.6 * cdf(t) + 0.4 * sum;
-        assert!((front.after(t, &earlier) - exact).abs() < 5e-4, "{exact}");
+        assert!((front.after(front.wait_mean, t, &earlier) - exact).abs() < 5e-4, "{exact}");
         let none = FrontOperating::default();
-        assert_eq!(none.after(t, &earlier), cdf(t));
+        assert_eq!(none.after(0.0, t, &earlier), cdf(t));
         // Whatever waits for ever is never in time.
         let stuck = FrontOperating { waits: 1.0, wait_mean: 1e9, ..Default::default() };
-        assert!(stuck.after(t, &earlier) < 1e-9);
+        assert!(stuck.after(stuck.wait_mean, t, &earlier) < 1e-9);
         for mean in [1e3, 1e7, 1e14, f64::INFINITY] {
             let stuck = FrontOperating { waits: 1.0, wait_mean: mean, ..Default::default() };
-            assert!((0.0..=t / mean + 1e-12).contains(&stuck.after(t, &earlier)), "{mean}");
+            assert!(
+                (0.0..=t / mean + 1e-12).contains(&stuck.after(stuck.wait_mean, t, &earlier)),
+                "{mean}"
+            );
         }
-        assert_eq!((none.after(t, &[]), front.after(f64::INFINITY, &[1.0, 1.0])), (0.0, 1.0));
+        assert_eq!(
+            (none.after(0.0, t, &[]), front.after(front.wait_mean, f64::INFINITY, &[1.0, 1.0])),
+            (0.0, 1.0)
+        );
     }
 }

@@ -26,6 +26,7 @@ mod several;
 mod solved;
 mod spotify;
 mod tiers;
+mod workers;
 
 pub use by_load::ByLoad;
 pub use class::{Background, Class};

@@ -231,7 +231,7 @@ impl Node {
     /// The resource that saturates first, and its load in requests/s; `None` if none saturates.
     pub fn breaks_first(&self) -> Option<(f64, Limit)> {
         let devices = self.rate_for_reads(self.device_saturation());
-        let front = self.front_saturation(devices, |rate| self.behind_front(rate).response_mean);
+        let front = self.front_saturation(devices, |rate| self.behind_front(rate));
         // If only the infinite queue of a saturated device holds all workers, the device is the
         // limit.
         let front = front.map(|(rate, limit)| match limit {
@@ -274,12 +274,12 @@ impl Node {
             return Err(unstable());
         }
         let mut at = self.behind_front(rate);
-        at.front = self.front_operating(rate, at.response_mean);
+        at.front = self.front_operating(&at);
         let busy = [at.front.link_utilisation, at.front.workers_utilisation];
         if busy.iter().any(|busy| !is_stable(*busy, 1.0)) {
             return Err(unstable());
         }
-        at.response_mean += at.front.wait_mean;
+        at.response_mean += at.front.added(at.miss_ratio);
         Ok(at)
     }
 
@@ -495,16 +495,21 @@ impl NodeAt {
     fn steady_cdf(&self, operating: &Operating) -> f64 {
         let at_once = self.behind_front(operating);
         if self.earlier.is_empty() {
-            return at_once;
+            return (at_once.besides + at_once.devices).clamp(0.0, 1.0);
         }
         let earlier = self.earlier.iter().map(|at| at.behind_front(operating));
-        let all: Vec<f64> = std::iter::once(at_once).chain(earlier).collect();
-        operating.front.after(self.t, &all).clamp(0.0, 1.0)
+        let all: Vec<BehindFront> = std::iter::once(at_once).chain(earlier).collect();
+        let besides: Vec<f64> = all.iter().map(|one| one.besides).collect();
+        let devices: Vec<f64> = all.iter().map(|one| one.devices).collect();
+        let front = &operating.front;
+        let within = front.after(front.wait_mean, self.t, &besides)
+            + front.after(front.device_wait_mean, self.t, &devices);
+        within.clamp(0.0, 1.0)
     }
 
-    fn behind_front(&self, operating: &Operating) -> f64 {
+    fn behind_front(&self, operating: &Operating) -> BehindFront {
         if self.t.is_nan() || self.t < 0.0 {
-            return 0.0;
+            return BehindFront { besides: 0.0, devices: 0.0 };
         }
         let devices: f64 = self
             .groups
@@ -514,9 +519,15 @@ impl NodeAt {
                 f64::from(group.count) * group.share * self.laws[*law].2.response_cdf(rate)
             })
             .sum();
-        let total = operating.hit_ratio * self.memory
-            + self.other_share * self.other
-            + operating.miss_ratio * devices;
-        total.clamp(0.0, 1.0)
+        let besides = operating.hit_ratio * self.memory + self.other_share * self.other;
+        BehindFront { besides, devices: operating.miss_ratio * devices }
     }
+}
+
+/// Shares of all requests that are answered within a time, without link and workers.
+struct BehindFront {
+    /// By memory and others.
+    besides: f64,
+    /// By devices.
+    devices: f64,
 }

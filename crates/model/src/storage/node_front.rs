@@ -1,7 +1,7 @@
 //! The link and the workers of a node: their saturation, and their operating point.
 
 use super::front::{FrontOperating, Limit, WORKERS_MAX};
-use super::node::Node;
+use super::node::{Node, Operating};
 use crate::bisection::bisect;
 use crate::error::{Error, check};
 use crate::queue::waiting_mean;
@@ -16,16 +16,16 @@ impl Node {
         Ok(())
     }
 
-    /// Load in requests/s at which link or workers are always busy, and which of them. `held`
-    /// returns the mean response at a load below `devices`, the saturation of the devices.
+    /// Load in requests/s at which link or workers are always busy, and which of them. `behind`
+    /// returns the operating point without them at a load below `devices`, the saturation of the devices.
     pub(super) fn front_saturation(
         &self,
         devices: f64,
-        held: impl Fn(f64) -> f64,
+        behind: impl Fn(f64) -> Operating,
     ) -> Option<(f64, Limit)> {
         let link = self.link.map(|link| (link.saturation(), Limit::Link));
         let workers = self.workers.and_then(|workers| {
-            let free = |rate: f64| rate * held(rate) < f64::from(workers);
+            let free = |rate: f64| self.workers_at(workers, &behind(rate)).utilisation < 1.0;
             let mut high = devices;
             if high.is_infinite() {
                 high = 1.0;
@@ -51,24 +51,27 @@ impl Node {
             workers_utilisation: if self.workers.is_some() { 1.0 } else { 0.0 },
             waits: if stuck { 1.0 } else { 0.0 },
             wait_mean: if stuck { f64::INFINITY } else { 0.0 },
+            device_wait_mean: if stuck { f64::INFINITY } else { 0.0 },
         }
     }
 
-    /// The operating point of link and workers below their saturation, for requests that hold a
-    /// worker for `held` seconds.
-    pub(super) fn front_operating(&self, rate: f64, held: f64) -> FrontOperating {
+    /// The operating point of link and workers below their saturation, given that of memory and devices without them.
+    pub(super) fn front_operating(&self, behind: &Operating) -> FrontOperating {
         let mut at = FrontOperating::default();
+        let rate = behind.rate;
         if let Some(link) = &self.link {
             let service = link.bytes_mean / link.bytes_per_s;
             at.link_utilisation = rate * service;
             at.waits = at.link_utilisation;
             at.wait_mean = waiting_mean(rate, service, link.bytes_scv, 1);
+            at.device_wait_mean = at.wait_mean;
         }
         if let Some(workers) = self.workers {
-            at.workers_utilisation = rate * held / f64::from(workers);
-            let waits = crate::queue::erlang_c(workers.max(1), at.workers_utilisation);
-            at.waits = 1.0 - (1.0 - at.waits) * (1.0 - waits);
-            at.wait_mean += waiting_mean(rate, held, 1.0, workers);
+            let added = self.workers_at(workers, behind);
+            at.workers_utilisation = added.utilisation;
+            at.waits = 1.0 - (1.0 - at.waits) * (1.0 - added.waits);
+            at.wait_mean += added.wait_mean;
+            at.device_wait_mean += added.device_wait_mean;
         }
         at
     }

@@ -38,8 +38,8 @@ impl Node {
     fn at_renewal(&self, poisson: &Operating, renewal: Renewal) -> Result<Operating, Error> {
         let factor = self.queue_factor(poisson, renewal)?;
         let mut at = self.behind_front_with(poisson.rate, factor);
-        at.front = self.front_operating(poisson.rate, at.response_mean);
-        at.response_mean += at.front.wait_mean;
+        at.front = self.front_operating(&at);
+        at.response_mean += at.front.added(at.miss_ratio);
         let queues = Operating { device_rate: at.device_rate * factor, ..at.clone() };
         at.levels.push((1.0, queues));
         Ok(at)
