@@ -249,6 +249,12 @@ impl Directive {
                 let what = "redis: true: this proxy speaks memcached's protocol; keep twemproxy for this pool";
                 return wrong(what.to_owned());
             }
+            // As a list, it is no directive (`read`).
+            "servers" => {
+                let what =
+                    "servers is not a list; write a line \"- host:port:weight\" for each server";
+                return wrong(what.to_owned());
+            }
             "redis_auth" | "redis_db" => {
                 return wrong(format!("{key} is only valid for a Redis pool"));
             }
@@ -457,6 +463,10 @@ gamma:
         check(&pool("  timeout: fast\n"), "milliseconds");
         check("a:\n  listen: h:1\n  servers:\n   - h:1\n", "host:port:weight");
         check("a:\n  servers:\n   - h:1:1\n", "listen");
+        for empty in ["servers:", "servers: h:1:1", "servers: ''"] {
+            check(&format!("a:\n  listen: h:1\n  {empty}\n"), "line 3: servers is not a list");
+        }
+        check("a:\n  listen: h:1\n  servers: []\n", "no servers");
     }
 
     proptest::proptest! {
