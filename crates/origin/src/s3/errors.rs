@@ -1,5 +1,9 @@
 //! Translates errors of the store into [`Error`]: what failed, where, and what to do.
 
+use std::borrow::Cow;
+
+use quick_xml::escape::unescape;
+
 use super::failure::{Failure, FailureKind};
 use crate::error::Error;
 
@@ -37,12 +41,12 @@ pub fn trouble(failure: &Failure, place: &str, action: &str, access: Access) -> 
         Failure::ErrorText(text) => (text, None, None),
         Failure::Transport { kind, text } => (text, None, Some(*kind)),
     };
-    let code = shorten(between(text, "<Code>", "</Code>").unwrap_or_default());
-    let message = between(text, "<Message>", "</Message>").unwrap_or_default();
+    let code = shorten(&content(text, "<Code>", "</Code>"));
+    let message = content(text, "<Message>", "</Message>");
     let reason = match (code.as_str(), status) {
         ("", Some(status)) => format!("status {status}"),
         ("", None) => shorten(text),
-        (code, _) => format!("{code}: {}", shorten(message)),
+        (code, _) => format!("{code}: {}", shorten(&message)),
     };
     let at = format!("{action} at {place}");
     let error = match (code.as_str(), status) {
@@ -94,12 +98,33 @@ fn is_full(code: &str, status: Option<u16>) -> bool {
     status == Some(507) || codes.iter().any(|part| code.contains(part))
 }
 
-fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(start)?;
-    Some(rest.split_once(end)?.0)
+/// The text of an element, whose entities are decoded; empty if it is missing.
+fn content<'a>(text: &'a str, start: &str, end: &str) -> Cow<'a, str> {
+    let rest = text.split_once(start).map_or("", |(_, rest)| rest);
+    let content = rest.split_once(end).map_or("", |(content, _)| content);
+    unescape(content).unwrap_or(Cow::Borrowed(content))
 }
 
 /// Limits a text sent by the store to 300 printable characters.
 fn shorten(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ::http::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn entities_of_a_message_are_decoded_once() {
+        let told = |message: &str| {
+            let text = format!("<Error><Code>Odd</Code><Message>{message}</Message></Error>");
+            let failure = Failure::Status { status: StatusCode::BAD_REQUEST, text };
+            trouble(&failure, "p", "a write", Access::Write).error.to_string()
+        };
+        let found = told("&lt;a&gt; &amp; &quot;b&quot; &amp;lt; &#x41;&#10;");
+        assert!(found.ends_with("Odd: <a> & \"b\" &lt; A"), "{found}");
+        assert!(told("a & b &unknown;").ends_with("Odd: a & b &unknown;"));
+    }
 }
