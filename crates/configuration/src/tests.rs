@@ -196,6 +196,10 @@ fn values_are_checked() {
         ),
         ("[origin]\nkind = \"s3\"", "origin.bucket: invalid bucket name \"\""),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"here\"", "invalid URL"),
+        (
+            "[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"https://a:99999\"",
+            "65535 is the largest",
+        ),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"http://a:1\"", "allow_http = true"),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a\"", "end in \"/\""),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a//\"", "end in \"/\""),

@@ -190,9 +190,11 @@ impl Settings {
             let url: Option<http::Uri> = endpoint.parse().ok();
             let scheme = url.as_ref().and_then(http::Uri::scheme_str);
             checks.must(
-                matches!(scheme, Some("http" | "https")),
+                crate::s3::endpoint::is_endpoint(endpoint),
                 "endpoint",
-                format!("invalid URL {endpoint:?}; write it as \"https://s3.example.com\""),
+                format!(
+                    "invalid URL {endpoint:?}; write it as \"https://s3.example.com\", with a port as \":9000\" behind it (65535 is the largest)"
+                ),
             );
             checks.must(
                 scheme != Some("http") || self.allow_http,

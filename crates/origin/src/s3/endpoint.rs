@@ -23,6 +23,11 @@ pub struct Endpoint {
     path: String,
 }
 
+/// Whether a text is the URL of a store, encrypted or not.
+pub fn is_endpoint(url: &str) -> bool {
+    Endpoint::parse(url, "", true).is_ok()
+}
+
 impl Endpoint {
     /// A bucket of the store with this URL.
     ///
@@ -41,7 +46,9 @@ impl Endpoint {
         let host = uri.host().map(str::to_ascii_lowercase).filter(|host| !host.is_empty());
         let host = host.ok_or_else(invalid)?;
         let usual = if is_encrypted { 443 } else { 80 };
-        let port = uri.port_u16().unwrap_or(usual);
+        // A port past 65535 is none to this parser.
+        let has_port = uri.authority().is_some_and(|it| it.as_str().len() > it.host().len());
+        let port = uri.port_u16().or((!has_port).then_some(usual)).ok_or_else(invalid)?;
         let authority = if port == usual { host.clone() } else { format!("{host}:{port}") };
         Ok(Endpoint {
             authority: HeaderValue::try_from(authority).map_err(|_| invalid())?,
@@ -92,7 +99,9 @@ mod tests {
         let six = of("https://[::1]:443");
         assert_eq!((&*six.host, six.port), ("::1", 443));
         assert_eq!(six.authority, "[::1]");
-        for url in ["", "store", "ftp://store", "http://", "http:///b"] {
+        for url in
+            ["", "store", "ftp://store", "http://", "http:///b", "http://a:99999", "http://a:x"]
+        {
             assert!(Endpoint::parse(url, "b", true).is_err(), "{url:?}");
         }
         assert!(Endpoint::parse("http://a", "b", false).is_err_and(|told| told.contains("TLS")));

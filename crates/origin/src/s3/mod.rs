@@ -14,7 +14,7 @@ mod body;
 mod client;
 mod connections;
 mod described;
-mod endpoint;
+pub(super) mod endpoint;
 mod errors;
 mod failure;
 mod identity;
