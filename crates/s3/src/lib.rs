@@ -37,6 +37,7 @@ mod part_lists;
 mod part_reads;
 mod payload;
 mod puts;
+mod query;
 mod query_headers;
 mod removals;
 mod repeated;

@@ -9,6 +9,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::kept_parts::PARTS_MAX;
 use super::messages::PART_NUMBER;
+use super::query::parameters;
 
 /// Parameters that set a header of the reply.
 const OVERRIDES: [(&str, HeaderName); 6] = [
@@ -48,10 +49,9 @@ pub fn check_number(number: i32) -> S3Result<()> {
 /// The headers that a query sets. What cannot be the value of a header is passed by.
 pub fn overrides(query: Option<&str>) -> HeaderMap {
     let mut set = HeaderMap::new();
-    for pair in query.unwrap_or("").split('&') {
-        let Some((name, value)) = pair.split_once('=') else { continue };
-        let Some((_, header)) = OVERRIDES.iter().find(|(of, _)| *of == name) else { continue };
-        let value: Vec<u8> = percent_decode_str(&value.replace('+', " ")).collect();
+    for one in parameters(query).filter(|one| !one.encoded.is_empty()) {
+        let Some((_, header)) = OVERRIDES.iter().find(|(of, _)| one.is(of)) else { continue };
+        let value: Vec<u8> = percent_decode_str(&one.encoded.replace('+', " ")).collect();
         if let Ok(value) = HeaderValue::from_bytes(&value) {
             set.insert(header, value);
         }

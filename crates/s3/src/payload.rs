@@ -25,6 +25,7 @@ use s3s::{S3Error, S3ErrorCode};
 use super::checksums::{ALGORITHMS, hasher, value};
 use super::elements::Elements;
 use super::messages::{self, SHA256_MISMATCH, sha256_mismatch};
+use super::query;
 
 /// What is wrong with a body, once that is known.
 #[derive(Clone, Default)]
@@ -78,9 +79,7 @@ pub type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whether the body of a request is in XML.
 pub fn is_xml(method: &Method, query: Option<&str>) -> bool {
-    let has = |name: &str| {
-        query.unwrap_or("").split('&').any(|pair| pair.split('=').next() == Some(name))
-    };
+    let has = |name: &str| query::has(query, name);
     method == Method::POST || (method == Method::PUT && (has("tagging") || has("acl")))
 }
 
@@ -113,8 +112,7 @@ impl Stated {
     /// What the headers of a request state; `None` if its body is none in XML.
     fn in_headers(request: &Parts) -> Option<Stated> {
         let text = |name: &str| request.headers.get(name)?.to_str().ok().map(str::to_owned);
-        let query = request.uri.query().unwrap_or("");
-        let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
+        let has = |name: &str| query::has(request.uri.query(), name);
         let signed = text("x-amz-content-sha256").unwrap_or_default();
         if !is_xml(&request.method, request.uri.query()) {
             return None;

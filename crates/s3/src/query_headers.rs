@@ -6,8 +6,9 @@
 
 use ground::hex;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use percent_encoding::percent_decode_str;
 use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use super::query;
 
 const PREFIX: &str = "x-amz-";
 /// Parameters of the signature itself.
@@ -38,14 +39,12 @@ const CHECKSUM_ALGORITHM: &str = "x-amz-sdk-checksum-algorithm";
 ///
 /// `InvalidArgument` for what cannot be a header, and where a query says something twice, or something else than a header.
 pub fn apply(query: Option<&str>, headers: &mut HeaderMap) -> S3Result<()> {
-    let query = query.unwrap_or("");
-    if !query.split('&').any(|pair| pair.starts_with("X-Amz-Signature=")) {
+    if !query::has(query, "X-Amz-Signature") {
         return Ok(());
     }
     let mut added = Vec::new();
-    for pair in query.split('&') {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = name.to_ascii_lowercase();
+    for one in query::parameters(query) {
+        let name = String::from_utf8_lossy(&one.name).to_ascii_lowercase();
         if !name.starts_with(PREFIX) || OF_SIGNATURE.contains(&&*name) {
             continue;
         }
@@ -53,7 +52,7 @@ pub fn apply(query: Option<&str>, headers: &mut HeaderMap) -> S3Result<()> {
             let what = format!("the parameter {name} of the signed URL {what}");
             S3Error::with_message(S3ErrorCode::InvalidArgument, what)
         };
-        let value: Vec<u8> = percent_decode_str(value).collect();
+        let value = one.value();
         let is_placeholder =
             |(checksum, of_empty): &(&str, &str)| name == *checksum && value == of_empty.as_bytes();
         // The algorithm alone says nothing: a checksum that comes with it has its own name.
@@ -108,6 +107,9 @@ mod tests {
         let query = "X-Amz-Signature=f&X-Amz-Date=d&x-amz-meta-a=b%20c&x-id=PutObject&X-Amz-Acl=public-read";
         let headers = applied(query, &[]).unwrap();
         assert_eq!(headers, [pair("x-amz-meta-a", "b c"), pair("x-amz-acl", "public-read")]);
+        // However their names are written.
+        let escaped = query.replace("Signature", "%53ignature").replace("-meta", "%2Dmeta");
+        assert_eq!(applied(&escaped, &[]).unwrap(), headers);
         // Without a signature in it, a query is not what is signed.
         assert_eq!(applied("x-amz-meta-a=b", &[]).unwrap(), []);
         assert_eq!(applied(query, &[("x-amz-acl", "public-read")]).unwrap().len(), 2);
