@@ -87,7 +87,9 @@ impl Inner {
                 }
                 // Keys that are not text cannot be named by S3's clients.
                 let key = entry.key().get(bucket.len()..);
-                let Some(key) = key.and_then(|key| std::str::from_utf8(key).ok()) else { continue };
+                let key = key.and_then(|key| std::str::from_utf8(key).ok());
+                // Nor can the object whose key is the prefix that makes the bucket, such as the marker of its folder.
+                let Some(key) = key.filter(|key| !key.is_empty()) else { continue };
                 let key = key.to_owned();
                 if page.length() == wanted.max {
                     page.next = before;
