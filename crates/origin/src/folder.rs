@@ -11,7 +11,6 @@
 //! folder (0.5 s for half a million) and the metadata of those that it returns: it is for
 //! administration, not for serving.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -29,9 +28,9 @@ use super::damage::{FileStamp, Replaced};
 use super::error::{Error, OpenError};
 use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};
 use super::identity_record::IdentityRecord;
-use super::listing::{Entry, KeyRange, Listed, behind};
+use super::listing::{Entry, KeyRange};
 use super::metadata::{Attributes, Metadata, VersionHasher, now_unix_us};
-use super::name::{self, Named};
+use super::name;
 use super::pool::Pool;
 use super::sharing::Sharing;
 use super::store::{Origin, StoredObject};

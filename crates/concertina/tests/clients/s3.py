@@ -55,7 +55,8 @@ def read(key, **more):
 def put_get_head():
     names = ["plain", "a b/ü+&=?#%25;:@,.txt", "deep/er/../..x/" + "n" * 200, "trailing/"]
     for name in names:
-        body = name.encode() * 3
+        # Some stores have the marker of a folder only without bytes.
+        body = b"" if name.endswith("/") else name.encode() * 3
         put = s3.put_object(
             Bucket=BUCKET, Key=name, Body=body, ContentType="text/plain", CacheControl="max-age=5",
             ContentDisposition="inline", ContentLanguage="fr", ContentEncoding="gzip",

@@ -228,16 +228,22 @@ fn unusual_names() -> Vec<Vec<u8>> {
 
 async fn unusual_keys(origin: &dyn Origin, other: &dyn Origin) {
     let mut keys = unusual_names();
+    // Some stores have the markers of folders only without bytes.
+    let body_of = |number: usize, name: &[u8]| match name {
+        b"u/" => String::new(),
+        _ => number.to_string(),
+    };
     for (number, name) in keys.iter().enumerate() {
         let key = Key::from(name.clone());
-        let mut body = SingleChunk::new(Bytes::from(number.to_string()));
+        let mut body = SingleChunk::new(Bytes::from(body_of(number, name)));
         let staged = origin.stage(&key, plain(), &mut body).await.unwrap();
         staged.commit(Some(Condition::Absent)).await.unwrap();
     }
     for (number, name) in keys.iter().enumerate() {
         let key = Key::from(name.clone());
         let mut found = other.get(&key, None).await.unwrap().unwrap();
-        assert_eq!(found.body.next().await.unwrap().unwrap(), number.to_string(), "{name:?}");
+        let piece = found.body.next().await.map_or(Bytes::new(), Result::unwrap);
+        assert_eq!(piece, body_of(number, name), "{name:?}");
     }
     keys.sort();
     // All pages of any length give all keys in order.

@@ -4,6 +4,7 @@ mod attacks;
 mod backup;
 mod behind;
 mod clients;
+mod names;
 mod sealed;
 mod streamed;
 mod suite;
@@ -120,9 +121,14 @@ pub fn presigned(at: impl std::fmt::Display, method: &str, key: &str) -> String 
 
 /// The overrides that put a node before a store.
 pub fn before(store: &Store) -> Vec<String> {
+    before_address(&store.address)
+}
+
+/// The same before the store at this address.
+pub fn before_address(address: &str) -> Vec<String> {
     vec![
         "origin.kind=s3".to_owned(),
-        format!("origin.endpoint=http://{}", store.address),
+        format!("origin.endpoint=http://{address}"),
         "origin.bucket=objects".to_owned(),
         "origin.allow_http=true".to_owned(),
         // A store that waits for a disk beside other tests has not failed.

@@ -69,6 +69,9 @@ pub fn trouble(failure: &Failure, place: &str, action: &str, access: Access) -> 
             "the store keeps objects as files, and cannot store both this key and one that \
              continues it after a slash ({reason})"
         )),
+        ("DirectoryObjectContainsData", _) => Error::Refused(format!(
+            "the store keeps objects as files, and stores a key that ends in / only without bytes ({reason})"
+        )),
         (code, status) if is_full(code, status) => Error::Full(format!("{at}: {reason}")),
         (_, Some(403)) if access == Access::Write => Error::ReadOnly(format!(
             "{at}: access is denied ({reason}); give the key of origin.access_key_id the right to \

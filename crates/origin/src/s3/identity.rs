@@ -140,7 +140,12 @@ impl Store {
     }
 
     fn marker_name(&self) -> String {
-        marker_name(&self.prefix)
+        self.marker_below("")
+    }
+
+    /// The marker's name with a text before its last part.
+    pub(super) fn marker_below(&self, between: &str) -> String {
+        marker_name(&self.prefix, between)
     }
 
     async fn learn_properties(&self) -> Result<StoreProperties, Trouble> {
@@ -284,8 +289,8 @@ impl Store {
     }
 }
 
-fn marker_name(prefix: &str) -> String {
-    format!("{}{ESCAPED}{NAME}", utf8_percent_encode(prefix, ESCAPED_IN_PREFIX))
+fn marker_name(prefix: &str, between: &str) -> String {
+    format!("{}{ESCAPED}{between}{NAME}", utf8_percent_encode(prefix, ESCAPED_IN_PREFIX))
 }
 
 /// The identity in a marker's text. One of a form that this version does not write is compared all the same.
@@ -308,10 +313,10 @@ mod tests {
     #[test]
     fn the_marker_is_no_keys_object() {
         for prefix in ["", "some/where/"] {
-            assert_eq!(marker_name(prefix), format!("{prefix}{ESCAPED}{NAME}"));
-            assert_eq!(key_of(&marker_name(prefix), prefix), None);
+            assert_eq!(marker_name(prefix, ""), format!("{prefix}{ESCAPED}{NAME}"));
+            assert_eq!(key_of(&marker_name(prefix, ""), prefix), None);
         }
         // As the crate `object_store` wrote it, through which earlier versions reached the store.
-        assert_eq!(marker_name("a~ b/ä%/"), "a%7E b/%C3%A4%25/!key/identity");
+        assert_eq!(marker_name("a~ b/ä%/", ""), "a%7E b/%C3%A4%25/!key/identity");
     }
 }

@@ -20,13 +20,13 @@ use super::attributes;
 use super::described::ListingEntry;
 use super::errors::{Access, Trouble};
 use super::failure::{Failure, FailureKind};
-use super::name::{ESCAPED, Named, is_plain, key_of, name_of, shared_digits};
+use super::name::{self, ESCAPED, Named, form_of, key_of, shared_digits};
 use super::store::{Head, Store};
 use crate::error::Error;
 use crate::listing::{Entry, KEY_BYTES_MAX, KeyRange, Listed, behind};
 
 /// The most names in a page of the store's listing.
-const PAGE_NAMES: usize = 1000;
+pub(super) const NAMES_MAX: usize = 1000;
 
 /// The most pages without a name that may follow each other.
 const PAGES_EMPTY_MAX: usize = 1000;
@@ -43,6 +43,18 @@ pub(super) struct ListBucketResult {
     contents: Vec<Contents>,
     common_prefixes: Vec<CommonPrefix>,
     next_continuation_token: Option<String>,
+}
+
+impl ListBucketResult {
+    /// Whether another page follows.
+    pub(super) fn has_next(&self) -> bool {
+        self.next_continuation_token.as_deref().is_some_and(|token| !token.is_empty())
+    }
+
+    /// The names of its objects.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.contents.iter().map(|one| &*one.key)
+    }
 }
 
 #[derive(Deserialize)]
@@ -94,12 +106,14 @@ impl From<CommonPrefix> for Name {
 struct Candidate {
     key: Vec<u8>,
     what: What,
+    /// How the name of the object is written.
+    kind: Kind,
 }
 
 impl Candidate {
-    /// An object of which nothing is known yet.
-    fn unseen(key: Vec<u8>) -> Candidate {
-        Candidate { key, what: What::Object(None) }
+    /// A group; its objects may be of both kinds.
+    fn group(key: &[u8]) -> Candidate {
+        Candidate { key: key.to_vec(), what: What::Group, kind: Kind::Plain }
     }
 
     /// The position after it.
@@ -216,10 +230,11 @@ impl Store {
         loop {
             let wanted = limit - entries.len();
             let selection = Selection { range: range.clone(), limit: wanted };
-            let mut found = self.plain(&selection).await?;
-            found.extend(self.grouped(&selection, Kind::Escaped).await?);
+            let plain = self.plain(&selection).await?;
+            let mut found = self.grouped(&selection, Kind::Escaped).await?;
+            found.extend(plain);
             found.sort_by(|one, other| one.key.cmp(&other.key));
-            // A group may be of both kinds.
+            // A group may be of both kinds, and of an object the escaped name is the one that is served (`naming`).
             found.dedup_by(|one, other| one.key == other.key);
             found.truncate(wanted);
             let last = found.len() < wanted;
@@ -233,14 +248,18 @@ impl Store {
         }
     }
 
-    async fn entry(&self, Candidate { key, what }: Candidate) -> Result<Option<Entry>, Error> {
+    async fn entry(
+        &self,
+        Candidate { key, what, kind }: Candidate,
+    ) -> Result<Option<Entry>, Error> {
         let What::Object(seen) = what else { return Ok(Some(Entry::Group(key))) };
         let object =
             |key, metadata| Ok(Some(Entry::Object(Listed { key: Key::from(key), metadata })));
         if let Some(metadata) = seen.as_ref().and_then(|seen| self.described.get(seen)) {
             return object(key, metadata);
         }
-        let (name, _) = name_of(&key, &self.prefix);
+        let plain = name::plain(&key, &self.prefix).filter(|_| matches!(kind, Kind::Plain));
+        let name = plain.map_or_else(|| name::escaped(&key, &self.prefix).name, |plain| plain.name);
         let Some(Head { stored, metadata }) = self.head(&name).await? else { return Ok(None) };
         if let Some(seen) = seen {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -253,7 +272,7 @@ impl Store {
     fn names(&self, start: String, mut of: PageOf, limit: usize) -> Names<'_> {
         // A start position before the first name is useless, and some stores reject it.
         of.after = of.after.filter(|after| *after > start);
-        let limit = limit.clamp(1, PAGE_NAMES);
+        let limit = limit.clamp(1, NAMES_MAX);
         let page = Vec::new().into_iter();
         Names { store: self, start, of, limit, page, ended: false, empty: 0, last: String::new() }
     }
@@ -275,7 +294,7 @@ impl Store {
             let rest = KeyRange::new(&group).after(range.after.clone());
             let first = self.plain_keys(&Selection { range: rest, limit: 1 }, None).await?;
             if !first.is_empty() {
-                keys.push(Candidate { key: group, what: What::Group });
+                keys.push(Candidate::group(&group));
             }
         }
         let limit = selection.limit - keys.len();
@@ -318,21 +337,28 @@ impl Store {
             }
             match what {
                 What::Object(_) => match key_of(&text, &self.prefix) {
-                    Some(Named::Whole(key)) if range.holds(&key) => {
-                        keys.push(Candidate { key, what });
+                    Some(Named::Plain { key, form }) if range.holds(&key) => {
+                        match self.takes(form).await? {
+                            true => keys.push(Candidate { key, what, kind: Kind::Plain }),
+                            false => self.tell_passed_over(&text),
+                        }
                     }
-                    Some(_) => {}
-                    None => self.tell_passed_over(&text),
+                    // The marker of the folder that is the prefix has the empty key, which no object has.
+                    None if text != self.prefix => self.tell_passed_over(&text),
+                    _ => {}
                 },
                 What::Group => {
                     let key = text.strip_prefix(&self.prefix).unwrap_or_default();
                     let is_later =
                         range.after.as_deref().is_none_or(|after| *after < *behind(key.as_bytes()));
                     // Other tools' names may be of no key.
-                    let is_ours =
-                        is_plain(&format!("{key}x")) && key.as_bytes().starts_with(&range.prefix);
-                    if is_ours && is_later {
-                        keys.push(Candidate { key: key.into(), what });
+                    let form = form_of(&format!("{key}x"));
+                    let form = form.filter(|_| key.as_bytes().starts_with(&range.prefix));
+                    if is_later
+                        && let Some(form) = form
+                        && self.takes(form).await?
+                    {
+                        keys.push(Candidate::group(key.as_bytes()));
                     }
                 }
             }
@@ -344,8 +370,8 @@ impl Store {
     fn tell_passed_over(&self, name: &str) {
         if !self.passed_over.swap(true, Ordering::Relaxed) {
             warn!(
-                "{}: the object {name:?} of another tool is not served, nor others whose names end in `/` or have empty parts, `.`, `..` or \
-                 control characters: they are in no listing (docs/s3.md)",
+                "{}: the object {name:?} of another tool is not served, nor others whose names cannot be those of keys here: they are in no \
+                 listing (docs/s3.md, \"Objects that are not served\")",
                 self.place
             );
         }
@@ -378,7 +404,7 @@ impl Store {
                 let one = match range.group_of(&one.key) {
                     Some(group) => {
                         few = FEW;
-                        Candidate { key: group.to_vec(), what: What::Group }
+                        Candidate::group(group)
                     }
                     None => one,
                 };
@@ -410,11 +436,13 @@ impl Store {
                 }
             }
             match named {
-                Some(Named::Whole(key)) if range.holds(&key) => keys.push(Candidate { key, what }),
+                Some(Named::Escaped(key)) if range.holds(&key) => {
+                    keys.push(Candidate { key, what, kind: Kind::Escaped });
+                }
                 Some(Named::Cut(start)) => {
                     group.start = start;
                     group.names.push(text);
-                    if group.names.len() == PAGE_NAMES {
+                    if group.names.len() == NAMES_MAX {
                         group.look(self, selection).await?;
                     }
                 }
@@ -427,7 +455,7 @@ impl Store {
 }
 
 /// Escaped keys whose names are cut to the same bytes: their order is known only when the whole
-/// keys have been read. Holds at most [`PAGE_NAMES`] names and `limit` keys.
+/// keys have been read. Holds at most [`NAMES_MAX`] names and `limit` keys.
 #[derive(Default)]
 struct Group {
     start: Vec<u8>,
@@ -441,8 +469,10 @@ impl Group {
         let key_of = async |name: String| -> Result<Option<Vec<u8>>, Error> {
             let head = store.head(&name).await?;
             let key = head.and_then(|head| attributes::key_of(&head.stored));
-            Ok(key
-                .filter(|key| name_of(key, &store.prefix).0 == name && selection.range.holds(key)))
+            let is_wanted = |key: &Vec<u8>| {
+                name::is_escaped_as(key, &name, &store.prefix) && selection.range.holds(key)
+            };
+            Ok(key.filter(is_wanted))
         };
         let names = std::mem::take(&mut self.names);
         let looks = stream::iter(names).map(key_of).buffered(store.parallel);
@@ -461,7 +491,8 @@ impl Group {
         self.look(store, selection).await?;
         self.start.clear();
         let keys = std::mem::take(&mut self.keys);
-        Ok(keys.into_iter().map(Candidate::unseen).collect())
+        let candidate = |key| Candidate { key, what: What::Object(None), kind: Kind::Escaped };
+        Ok(keys.into_iter().map(candidate).collect())
     }
 }
 

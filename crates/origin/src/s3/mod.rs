@@ -5,7 +5,7 @@
 //! `stored` reads the head of an object, `object_reader` its bytes. `failure` says why a request has no success, and `errors` what
 //! that means to who asked. All of it is on the thread of `thread`, but for small writes, which the caller's thread makes.
 //!
-//! *The origin*: `name` maps keys to names, `attributes` stores our metadata with the object, `upload` sends objects (over 8 MiB in
+//! *The origin*: `name` maps keys to names, `naming` finds which of a key's names its object has, `attributes` stores our metadata with the object, `upload` sends objects (over 8 MiB in
 //! parts) and keeps writes in order, `source` bounds the memory of what arrives, `sending` sends an object while it arrives, `known` are the etags that were seen last,
 //! `described` the metadata of listed objects, `identity` recognises the bucket, and `list` merges the two kinds of names.
 
@@ -21,6 +21,7 @@ mod identity;
 mod known;
 mod list;
 pub(crate) mod name;
+mod naming;
 mod object_reader;
 mod operations;
 mod pieces;
@@ -42,7 +43,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ground::origin::OriginId;
 use ground::{Etag, Key};
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::{Mutex, OnceCell, Semaphore, mpsc};
 use tracing::warn;
 
 use super::chunks::{BoxFuture, Chunks, SingleChunk};
@@ -61,6 +62,7 @@ use errors::{Access, Trouble};
 use failure::Failure;
 use known::{EtagTable, Seal};
 use list::PageOf;
+use name::ObjectName;
 pub use name::is_plain_prefix;
 use object_reader::ObjectReader;
 use operations::OpenObject;
@@ -156,6 +158,7 @@ impl Store {
             looks: Mutex::default(),
             record,
             known: EtagTable::default(),
+            naming: OnceCell::new(),
             described: Described::new(settings.listed_bytes_max.0),
             sendings: Arc::new(Semaphore::new(SENDINGS_MAX)),
             passed_over: AtomicBool::new(false),
@@ -181,7 +184,7 @@ impl Store {
         key: &[u8],
         range: Option<Range<u64>>,
     ) -> Result<Option<StoredObject>, Error> {
-        let (name, _) = name::name_of(key, &self.prefix);
+        let name = self.object_name(key).await?.text;
         if range.as_ref().is_some_and(|range| range.start >= range.end) {
             return self.nothing_of(&name).await;
         }
@@ -240,10 +243,18 @@ impl Store {
         })
     }
 
+    async fn delete(&self, key: &[u8], fence: Option<Fence>) -> Result<bool, Error> {
+        let ObjectName { text, shadowed, .. } = self.object_name(key).await?;
+        if let Some(shadowed) = shadowed {
+            // First, since it would be the object without the other.
+            self.delete_named(shadowed, fence.clone()).await?;
+        }
+        self.delete_named(text, fence).await
+    }
+
     /// Removes an object, of the version that is there now: a removal that arrives late, after a later
     /// write, is refused by stores that evaluate `If-Match` of a DELETE. Others ignore the condition.
-    async fn delete(&self, key: &[u8], fence: Option<Fence>) -> Result<bool, Error> {
-        let (name, _) = name::name_of(key, &self.prefix);
+    async fn delete_named(&self, name: String, fence: Option<Fence>) -> Result<bool, Error> {
         self.known.take(&name);
         let began = Instant::now();
         let mut last = None;
@@ -367,7 +378,7 @@ impl Origin for S3 {
         let key = key.clone();
         self.run(async move |store: Arc<Store>| {
             store.ready().await?;
-            let (name, _) = name::name_of(&key, &store.prefix);
+            let name = store.object_name(&key).await?.text;
             // What another bucket has under this name is not the object. The look costs a request every two seconds, beside the read.
             let (head, _) = tokio::try_join!(store.head(&name), store.look_lately())?;
             Ok(head.map(|head| head.metadata))
@@ -396,8 +407,20 @@ impl Origin for S3 {
     ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>> {
         let key = key.clone();
         Box::pin(async move {
+            let name = match self.store.fixed_name(&key) {
+                Some(name) => name,
+                None => {
+                    let key = key.clone();
+                    let naming = async move |store: Arc<Store>| {
+                        store.ready().await?;
+                        store.object_name(&key).await
+                    };
+                    self.run(naming).await?
+                }
+            };
+            let target = upload::Target { key: &key, name };
             // Nothing is at its place before the commit, which looks at the bucket.
-            upload::stage(&self.store, &key, attributes, body).await
+            upload::stage(&self.store, target, attributes, body).await
         })
     }
 

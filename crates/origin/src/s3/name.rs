@@ -1,9 +1,11 @@
 //! Maps keys to object names of an S3-compatible store, and back.
 //!
-//! A *plain* key is its own name, so that it is the same for us and for other tools. A key is plain
-//! if it is UTF-8 text without control characters, its parts between slashes are neither empty nor
-//! `.` nor `..` and have at most 255 bytes (the limit of stores that keep objects as files), the
-//! name fits the store's 1024 bytes, and the first part is not `!key`.
+//! A *plain* key is its own name, so that it is the same for us and for other tools. A key can be plain
+//! if it is UTF-8 text without control characters, has no part `..` between slashes, the
+//! name fits the store's 1024 bytes, and the first part is not `!key`. Which of these keys are plain depends on what the
+//! store can have ([`Form`]).
+//!
+//! A part `..` is never sent to a store: a proxy or a store that resolves it would lead out of the prefix and the bucket.
 //!
 //! The name of any other key is `!key/` and its bytes in base 32 with the extended hexadecimal
 //! alphabet (RFC 4648, section 7: `0` to `9`, `a` to `v`, five bits each), which sorts as the bytes
@@ -18,69 +20,145 @@ use std::fmt::Write;
 pub const ESCAPED: &str = "!key/";
 /// The longest name in a store.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// The longest part of a name between slashes.
+/// The longest part of a path.
 const PART_BYTES_MAX: usize = 255;
 /// The most bytes of a key in an escaped name (192 digits).
 pub const WHOLE_BYTES_MAX: usize = 120;
 const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
+/// What a store must be able to have as a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The path of a file, which every store can have.
+    Path,
+    /// A path with a slash at its end: the marker of a folder. Stores have it, some only without bytes.
+    Folder,
+    /// A text with parts that are empty, `.` or over 255 bytes. A store that keeps objects as files drops or refuses these parts.
+    Text,
+}
+
+/// The plain name of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Plain {
+    pub name: String,
+    pub form: Form,
+}
+
+/// The escaped name of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Escaped {
+    pub name: String,
+    /// Whether the name has only the start of the key, so that the metadata must hold the whole.
+    pub is_cut: bool,
+}
+
+/// What is learnt of a store and its bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Naming {
+    /// Whether the store has any text as a name ([`Form::Text`]), and takes `a//b` and `a/b` for two.
+    pub takes_text: bool,
+    /// Whether keys that can have plain names may have objects under escaped ones.
+    pub has_escaped: bool,
+}
+
+/// The name of a key's object.
+#[derive(Debug)]
+pub struct ObjectName {
+    pub text: String,
+    /// Whether the metadata must hold the whole key.
+    pub is_cut: bool,
+    /// The plain name, if the object is one of version 1.0.0's. An object of another tool under it is not served before that is
+    /// removed.
+    pub shadowed: Option<String>,
+}
+
+impl From<Plain> for ObjectName {
+    fn from(plain: Plain) -> ObjectName {
+        ObjectName { text: plain.name, is_cut: false, shadowed: None }
+    }
+}
+
+impl From<Escaped> for ObjectName {
+    fn from(Escaped { name, is_cut }: Escaped) -> ObjectName {
+        ObjectName { text: name, is_cut, shadowed: None }
+    }
+}
+
 /// The key, or its start, decoded from a name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Named {
-    /// The whole key.
-    Whole(Vec<u8>),
-    /// The start of the key; the metadata holds the whole key.
+    /// The key of a plain name.
+    Plain { key: Vec<u8>, form: Form },
+    /// The whole key of an escaped name.
+    Escaped(Vec<u8>),
+    /// The start of the key of an escaped name; the metadata holds the whole key.
     Cut(Vec<u8>),
 }
 
-/// Whether a text is a plain name. Followed by `/`, it can then start other plain names.
-pub fn is_plain(text: &str) -> bool {
-    let parts = text.split('/');
-    text.len() <= NAME_BYTES_MAX
+/// The form of a text that can be a plain name; `None` if it cannot.
+pub fn form_of(text: &str) -> Option<Form> {
+    let is_text = !text.is_empty()
+        && text.len() <= NAME_BYTES_MAX
         && text != "!key"
         && !text.starts_with(ESCAPED)
         && !text.chars().any(|c| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'))
-        && parts
-            .clone()
-            .all(|part| !matches!(part, "" | "." | "..") && part.len() <= PART_BYTES_MAX)
+        && text.split('/').all(|part| part != "..");
+    let is_path = |text: &str| {
+        text.split('/').all(|part| !matches!(part, "" | ".") && part.len() <= PART_BYTES_MAX)
+    };
+    is_text.then(|| match text.strip_suffix('/') {
+        None if is_path(text) => Form::Path,
+        Some(folder) if is_path(folder) => Form::Folder,
+        _ => Form::Text,
+    })
 }
 
-/// Returns a plain key as text, for a store whose names begin with `prefix`; `None` if it is not
-/// plain.
-fn plain<'a>(key: &'a [u8], prefix: &str) -> Option<&'a str> {
+/// Whether a text is a path as [`Form::Path`] has it.
+pub fn is_path(text: &str) -> bool {
+    form_of(text) == Some(Form::Path)
+}
+
+/// Returns the plain name of a key in a store whose names begin with `prefix`; `None` if it cannot have one.
+pub fn plain(key: &[u8], prefix: &str) -> Option<Plain> {
     let text = std::str::from_utf8(key).ok()?;
-    (is_plain(text) && prefix.len() + text.len() <= NAME_BYTES_MAX).then_some(text)
+    let form = form_of(text).filter(|_| prefix.len() + text.len() <= NAME_BYTES_MAX)?;
+    Some(Plain { name: format!("{prefix}{text}"), form })
 }
 
-/// Returns the name of a key, and whether the metadata must hold the whole key.
-pub fn name_of(key: &[u8], prefix: &str) -> (String, bool) {
-    if let Some(text) = plain(key, prefix) {
-        return (format!("{prefix}{text}"), false);
-    }
+/// Returns the escaped name of a key.
+pub fn escaped(key: &[u8], prefix: &str) -> Escaped {
     let start = &key[..key.len().min(WHOLE_BYTES_MAX)];
     let mut name = format!("{prefix}{ESCAPED}{}", digits_of(start));
-    let cut = key.len() > WHOLE_BYTES_MAX;
-    if cut {
+    let is_cut = key.len() > WHOLE_BYTES_MAX;
+    if is_cut {
         let _ = write!(name, "-{}", &blake3::hash(key).to_hex().as_str()[..32]);
     }
-    (name, cut)
+    Escaped { name, is_cut }
+}
+
+/// Whether a key may have this escaped name: version 1.0.0 escaped all keys whose form is not that of a path, and their
+/// objects are still there.
+pub fn is_escaped_as(key: &[u8], name: &str, prefix: &str) -> bool {
+    plain(key, prefix).is_none_or(|plain| plain.form != Form::Path)
+        && escaped(key, prefix).name == name
 }
 
 /// Decodes a name; `None` if no key has this name.
 pub fn key_of(name: &str, prefix: &str) -> Option<Named> {
     let rest = name.strip_prefix(prefix)?;
-    let Some(escaped) = rest.strip_prefix(ESCAPED) else {
-        return plain(rest.as_bytes(), prefix).map(|text| Named::Whole(text.into()));
+    let Some(digits) = rest.strip_prefix(ESCAPED) else {
+        let form = plain(rest.as_bytes(), prefix)?.form;
+        return Some(Named::Plain { key: rest.into(), form });
     };
-    if let Some((digits, hash)) = escaped.split_once('-') {
+    if let Some((digits, hash)) = digits.split_once('-') {
         let start = bytes_of(digits)?;
         let hexadecimal = hash.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         let whole = start.len() == WHOLE_BYTES_MAX && hash.len() == 32 && hexadecimal;
         return whole.then_some(Named::Cut(start));
     }
-    let key = bytes_of(escaped)?;
-    // Each key has exactly one name: rejects escaped plain keys and non-zero padding bits.
-    (name_of(&key, prefix).0 == name).then_some(Named::Whole(key))
+    let key = bytes_of(digits)?;
+    // Rejects escaped paths and non-zero padding bits.
+    is_escaped_as(&key, name, prefix).then_some(Named::Escaped(key))
 }
 
 /// Encodes bytes in base 32; the last digit is padded with zero bits.
@@ -127,7 +205,7 @@ pub fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 
 /// Whether `text` is a valid prefix (before a slash) of object names in a store.
 pub fn is_plain_prefix(text: &str) -> bool {
-    text.len() <= 255 && is_plain(text)
+    text.len() <= 255 && is_path(text)
 }
 
 #[cfg(test)]
@@ -136,19 +214,39 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn plain_keys_are_their_names_and_others_are_not() {
-        for key in ["a", "a/b c!~%20/ä.jpg", "!keys", "..a/b..", "a/!key"] {
-            assert_eq!(name_of(key.as_bytes(), "x/"), (format!("x/{key}"), false));
-        }
+    fn a_text_is_its_name_and_other_keys_are_escaped() {
         let long = "l".repeat(256);
-        for key in ["/a", "a/", "a//b", ".", "a/../b", "a\n", "\u{80}", "!key/a", "!key", &long] {
-            let (name, _) = name_of(key.as_bytes(), "");
-            assert!(name.starts_with(ESCAPED), "{key:?}: {name}");
+        let forms = [
+            (Form::Path, &["a", "a/b c!~%20/ä.jpg", "!keys", "..a/b..", "a/!key", "..."][..]),
+            (Form::Folder, &["a/", "a/b/", "!keys/"]),
+            (Form::Text, &["/a", "a//b", "a//", "/", "//", ".", "./a", "a/.", "a/./", &long]),
+        ];
+        for (form, keys) in forms {
+            for key in keys {
+                assert_eq!(form_of(key), Some(form), "{key:?}");
+                let named = Plain { name: format!("x/{key}"), form };
+                assert_eq!(plain(key.as_bytes(), "x/"), Some(named), "{key:?}");
+                let key = key.as_bytes().to_vec();
+                assert_eq!(
+                    key_of(&format!("x/{}", String::from_utf8_lossy(&key)), "x/"),
+                    Some(Named::Plain { key, form })
+                );
+            }
         }
-        assert_eq!(name_of(b"\xff\x00", "x/").0, "x/!key/vs00");
-        assert_eq!(key_of("x/!key/vs00", "x/"), Some(Named::Whole(b"\xff\x00".to_vec())));
-        // Names that no key has: of a plain key, with bits after the end, of another prefix.
-        for name in ["x/!key/c4", "x/!key/vs01", "x/!key/", "y/a", "x/", "x/a/", "x/!key/vs00-a"] {
+        let full = "f/".repeat(512);
+        for key in
+            ["", "..", "../a", "a/..", "a/../b", "a\n", "\u{80}", "!key/a", "!key", "!key/", &full]
+        {
+            assert_eq!(plain(key.as_bytes(), "x/"), None, "{key:?}");
+        }
+        assert_eq!(form_of(&full), Some(Form::Folder));
+        assert_eq!(escaped(b"\xff\x00", "x/").name, "x/!key/vs00");
+        assert_eq!(key_of("x/!key/vs00", "x/"), Some(Named::Escaped(b"\xff\x00".to_vec())));
+        // As version 1.0.0 named the key `a/`.
+        assert_eq!(key_of("x/!key/c4ng", "x/"), Some(Named::Escaped(b"a/".to_vec())));
+        // Names that no key has: of a path, with bits after the end, of another prefix, of the prefix alone.
+        for name in ["x/!key/c4", "x/!key/vs01", "x/!key/", "y/a", "x/", "x/a/..", "x/!key/vs00-a"]
+        {
             assert_eq!(key_of(name, "x/"), None, "{name}");
         }
     }
@@ -166,12 +264,19 @@ mod tests {
     proptest! {
         #[test]
         fn every_key_has_a_name_and_every_name_its_key(key in keys()) {
-            let (name, cut) = name_of(&key, "pre/");
-            prop_assert!(name.len() <= NAME_BYTES_MAX);
-            prop_assert!(name.split('/').all(|part| !part.is_empty() && part.len() <= 255));
-            match key_of(&name, "pre/").unwrap() {
-                Named::Whole(back) => prop_assert!(back == key && !cut),
-                Named::Cut(start) => prop_assert!(key.starts_with(&start) && cut),
+            if let Some(Plain { name, form }) = plain(&key, "pre/") {
+                prop_assert!(name.len() <= NAME_BYTES_MAX);
+                prop_assert!(name.split('/').all(|part| part != ".."));
+                prop_assert_eq!(key_of(&name, "pre/"), Some(Named::Plain { key: key.clone(), form }));
+                prop_assert!(!name.starts_with("pre/!key/"));
+            }
+            let Escaped { name, is_cut } = escaped(&key, "pre/");
+            prop_assert_eq!(form_of(&name), Some(Form::Path), "every store can have it");
+            let is_path = plain(&key, "pre/").is_some_and(|plain| plain.form == Form::Path);
+            match key_of(&name, "pre/") {
+                Some(Named::Escaped(back)) => prop_assert!(back == key && !is_cut && !is_path),
+                Some(Named::Cut(start)) => prop_assert!(key.starts_with(&start) && is_cut),
+                other => prop_assert!(other.is_none() && is_path),
             }
         }
 
@@ -179,16 +284,14 @@ mod tests {
         fn names_of_one_kind_sort_as_their_keys(mut keys in proptest::collection::vec(keys(), 2..20)) {
             keys.sort();
             keys.dedup();
-            for escaped in [true, false] {
-                let kind = |key: &&Vec<u8>| name_of(key, "").0.starts_with(ESCAPED) == escaped;
-                let kept: Vec<_> = keys.iter().filter(kind).collect();
-                for pair in kept.windows(2) {
-                    let (a, b) = (name_of(pair[0], "").0, name_of(pair[1], "").0);
-                    let same = pair[0].len().min(pair[1].len()) > WHOLE_BYTES_MAX
-                        && pair[0][..WHOLE_BYTES_MAX] == pair[1][..WHOLE_BYTES_MAX];
-                    prop_assert!(a < b || same, "{a} {b}");
-                }
+            for pair in keys.windows(2) {
+                let (a, b) = (escaped(&pair[0], "").name, escaped(&pair[1], "").name);
+                let same = pair[0].len().min(pair[1].len()) > WHOLE_BYTES_MAX
+                    && pair[0][..WHOLE_BYTES_MAX] == pair[1][..WHOLE_BYTES_MAX];
+                prop_assert!(a < b || same, "{a} {b}");
             }
+            let names: Vec<_> = keys.iter().filter_map(|key| plain(key, "")).collect();
+            prop_assert!(names.is_sorted_by(|one, other| one.name < other.name), "{names:?}");
         }
 
         #[test]
@@ -197,7 +300,7 @@ mod tests {
             rest in proptest::collection::vec(any::<u8>(), 0..20),
         ) {
             let key = [start.as_slice(), b"\xff", rest.as_slice()].concat();
-            let name = name_of(&key, "").0;
+            let name = escaped(&key, "").name;
             let digits = name.strip_prefix(ESCAPED).unwrap();
             prop_assert!(digits.starts_with(&shared_digits(&start)));
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use ::http::StatusCode;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tracing::warn;
 
 use super::attributes;
@@ -14,6 +14,7 @@ use super::described::Described;
 use super::errors::{Access, Trouble, trouble};
 use super::failure::Failure;
 use super::known::{EtagTable, Seal};
+use super::name::Naming;
 use super::stored::StoredHead;
 use super::thread::Thread;
 use crate::error::Error;
@@ -40,6 +41,7 @@ pub(super) struct Store {
     /// What this process remembers of its origin.
     pub(super) record: Arc<IdentityRecord>,
     pub(super) known: EtagTable,
+    pub(super) naming: OnceCell<Naming>,
     pub(super) described: Described,
     /// Writes that may be sent while they arrive.
     pub(super) sendings: Arc<Semaphore>,

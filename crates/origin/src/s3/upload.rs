@@ -13,9 +13,11 @@ use ::http::header::HeaderMap;
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 
+use super::attributes;
 use super::errors::{Access, Trouble};
 use super::failure::Failure;
 use super::known::Seal;
+use super::name::ObjectName;
 use super::operations::{NewObject, UploadedPart};
 use super::pieces::Payload;
 use super::precondition::Precondition;
@@ -23,7 +25,6 @@ use super::sending::{Outcome, Sending};
 use super::signer::Sha256;
 use super::source::{PART_BYTES, Reservation, Source};
 use super::store::{Head, Look, ORDER_ATTEMPTS, Store};
-use super::{attributes, name};
 use crate::chunks::{BoxFuture, Chunks};
 use crate::error::Error;
 use crate::metadata::{Attributes, Metadata, VersionHasher, now_unix_us, version_of_sha256};
@@ -48,15 +49,23 @@ const GIVEN_BYTES: usize = 32 << 10;
 const PARTS_MAX: u64 = 10_000;
 /// The most attempts to read consistent metadata of an object that is being written.
 const LOOKS_MAX: usize = 10;
+
+/// The object that an upload replaces.
+pub struct Target<'a> {
+    pub key: &'a [u8],
+    pub name: ObjectName,
+}
+
 /// Receives the bytes of an upload; see [`Origin::stage`](crate::store::Origin::stage).
 pub async fn stage(
     store: &Arc<Store>,
-    key: &[u8],
+    target: Target<'_>,
     attributes: Attributes,
     body: &mut dyn Chunks,
 ) -> Result<Box<dyn Staged>, Error> {
-    let (name, cut) = name::name_of(key, &store.prefix);
-    let key = cut.then_some(key);
+    let Target { key, name: ObjectName { text: name, is_cut, shadowed } } = target;
+    let key = is_cut.then_some(key);
+    let must_exist = shadowed.is_some();
     if body.bytes_left().is_some_and(|bytes| bytes > PARTS_MAX * PART_BYTES as u64) {
         return Err(too_large());
     }
@@ -66,7 +75,9 @@ pub async fn stage(
     let modified_unix_us = now_unix_us();
     let mut sending = None;
     let (metadata, content) =
-        if let (Some(hash), Some(length @ SENT_EARLY_BYTES_MIN..=PART_LENGTH)) = (sha256, length) {
+        if let (Some(hash), Some(length @ SENT_EARLY_BYTES_MIN..=PART_LENGTH), false) =
+            (sha256, length, must_exist)
+        {
             let etag = version_of_sha256(&hash, &attributes);
             let headers = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
             let early = Early { sha256: hash, length, headers: &headers };
@@ -92,7 +103,7 @@ pub async fn stage(
             }
         };
     let store = store.clone();
-    Ok(Box::new(StagedUpload { store, name, metadata, content, sending, fence: None }))
+    Ok(Box::new(StagedUpload { store, name, must_exist, metadata, content, sending, fence: None }))
 }
 
 /// An object whose hash and length are known before its bytes.
@@ -255,6 +266,9 @@ enum Content {
 struct StagedUpload {
     store: Arc<Store>,
     name: String,
+    /// Whether nothing is written under the name where no object is: it is that of an object of version 1.0.0, and a process that
+    /// starts when that has been removed looks for the key under another (`naming`).
+    must_exist: bool,
     metadata: Metadata,
     content: Content,
     /// The request that is under way, and the last pieces, which it lacks.
@@ -425,9 +439,10 @@ impl StagedUpload {
     async fn write_if(&mut self, condition: Condition) -> Result<(), Error> {
         let mut precondition = Precondition::Absent;
         let parts = matches!(self.content, Content::Parts(_));
-        if parts || matches!(condition, Condition::Is(_)) {
+        if parts || self.must_exist || matches!(condition, Condition::Is(_)) {
             let head = consistent_head(&self.store, &self.name).await?;
             condition.judge(head.as_ref().map(|head| &head.metadata))?;
+            self.check_existence(head.is_some())?;
             if let Some(head) = head {
                 let missing = || {
                     let what = "the store returns no etag, which a conditional write needs";
@@ -464,6 +479,7 @@ impl StagedUpload {
                 Some(etag) => Some(etag),
                 None => self.store.etag(&self.name).await?,
             };
+            self.check_existence(etag.is_some())?;
             if self.fence.as_ref().is_some_and(|fence| !fence()) {
                 // A request before this one may have been carried out, and overtaken since.
                 return Err(last.unwrap_or_else(fenced));
@@ -500,6 +516,14 @@ impl StagedUpload {
         let told = last.map_or_else(String::new, |error| format!(" ({error})"));
         let name = &self.name;
         Err(Error::Failed(format!("others wrote {name} meanwhile: write it again{told}")))
+    }
+
+    fn check_existence(&self, exists: bool) -> Result<(), Error> {
+        if exists || !self.must_exist {
+            return Ok(());
+        }
+        let name = &self.name;
+        Err(Error::Failed(format!("others removed {name} meanwhile: write the object again")))
     }
 
     /// Sends the write once.
