@@ -21,13 +21,14 @@ const MARKER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 53\r\nconnection: clo
 const REFUSED: &[u8] = b"HTTP/1.1 412 Precondition Failed\r\ncontent-length: 46\r\nconnection: close\r\n\r\n<Error><Code>PreconditionFailed</Code></Error>";
 const EMPTY: &[u8] =
     b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<ListBucketResult></ListBucketResult>";
-const REPLIES: [&[u8]; 6] = [
+const REPLIES: [&[u8]; 7] = [
     b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>\n<Contents><Key>a</Key><LastModified>2025-11-24T08:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>5</Size></Contents>\n<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes>\n<Contents><Key>b0</Key></Contents>\n</ListBucketResult>",
     b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<ListBucketResult>\n<Contents><Key>!key/c4======</Key><Size>5</Size></Contents>\n<Contents><Key>!key/64</Key><ETag>e</ETag></Contents>\n</ListBucketResult>",
     b"HTTP/1.1 404 Not Found\r\ncontent-length: 37\r\nconnection: close\r\n\r\n<Error><Code>NoSuchKey</Code></Error>",
     b"HTTP/1.1 412 Precondition Failed\r\ncontent-length: 46\r\nconnection: close\r\n\r\n<Error><Code>PreconditionFailed</Code></Error>",
     b"HTTP/1.1 206 Partial Content\r\ncontent-length: 3\r\nconnection: close\r\netag: \"e\"\r\nlast-modified: Mon, 24 Nov 2025 08:00:00 GMT\r\ncontent-range: bytes 1-3/5\r\n\r\nell",
     b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\netag: \"e\"\r\nlast-modified: Mon, 24 Nov 2025 08:00:00 GMT\r\ncontent-type: a/b\r\nx-amz-meta-concertina-version: 0123456789abcdef0123456789abcdef\r\nx-amz-meta-concertina-modified-us: 7\r\nx-amz-meta-a: b%20c\r\n\r\nhello",
+    b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n<ListBucketResult>\n<Contents><Key>/</Key></Contents>\n<Contents><Key>a/../b</Key></Contents>\n<Contents><Key>a//b</Key><ETag>e</ETag></Contents>\n<Contents><Key>b/</Key></Contents>\n</ListBucketResult>",
 ];
 
 /// What the store replies, but for what a listing asks for beside its first pages.
@@ -46,7 +47,10 @@ fn serve(mut stream: TcpStream) {
     let next = NEXT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let asks = |part: &[u8]| line.windows(part.len()).any(|it| it == part);
     let listing = LISTING.load(Ordering::Relaxed);
+    // A store that has any text as a name.
+    let is_respelled = asks(b"key//identity") || asks(b"key/./identity");
     let reply = match (asks(b"identity"), line.starts_with(b"PUT ")) {
+        _ if is_respelled => REPLIES[2],
         (true, true) => REFUSED,
         (true, false) => MARKER,
         _ if next.is_empty() || asks(b"continuation-token") => EMPTY,
@@ -75,7 +79,7 @@ static ORIGIN: LazyLock<(S3, Runtime)> = LazyLock::new(|| {
 });
 
 async fn call(origin: &S3, which: u8) {
-    let key = Key::from(&b"a"[..]);
+    let key = Key::from([&b"a"[..], b"a/", b"a//b"][usize::from(which / 8 % 3)]);
     match which % 8 {
         listing @ 0..4 => {
             let delimiter: &[u8] = [&b"/"[..], b"b", b"", b"/"][usize::from(listing)];
