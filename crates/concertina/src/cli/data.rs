@@ -116,7 +116,7 @@ struct GetArgs {
     /// Ids, as printed by a search
     #[arg(required_unless_present = "key", conflicts_with = "key")]
     ids: Vec<u64>,
-    /// The record with this key instead
+    /// The records with this key instead: all of them, in the order of their ids
     #[arg(long)]
     key: Option<String>,
 }
@@ -278,34 +278,77 @@ fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
     let server = args.one.server.find()?;
     let format = if args.one.local.json { Format::Json } else { Format::Plain };
     let mut records = Records::new(format);
-    let none = |key: &str| format!("no record has the key {key:?}");
-    match (args.one.served_on(&server), &args.key) {
-        (Some(served), Some(key)) => {
-            let found = served.record_with_key(key)?;
-            records.push(found.with_context(|| none(key))?)?;
+    let served = args.one.served_on(&server);
+    if let Some(key) = &args.key {
+        // A key need not be unique: an append adds a record, and replaces none.
+        match served {
+            Some(served) => {
+                let all = served::PageRequest {
+                    limit: usize::MAX,
+                    after: None,
+                    sorted: true,
+                    partial: false,
+                };
+                served.search(&Search::Key(key), &all, &mut |record| records.push(record))?;
+            }
+            None => {
+                let dataset = args.one.local.open()?;
+                let query = dataset::key_query(dataset.schema(), key)?;
+                let all = PageRequest { limit: usize::MAX, after: None, sorted: true };
+                search_files(&dataset, &query, &all, &mut |ids| {
+                    dataset.get_each(ids, &mut |id, bytes| records.push(Record::new(id, bytes)))
+                })?;
+            }
         }
-        (Some(served), None) => {
+        ensure!(!records.is_empty(), "no record has the key {key:?}");
+        return records.finish(None);
+    }
+    match served {
+        Some(served) => {
             for id in &args.ids {
                 records.push(served.record(*id)?)?;
             }
         }
-        (None, key) => {
+        None => {
             let dataset = args.one.local.open()?;
-            let ids = match key {
-                None => args.ids.clone(),
-                Some(key) => vec![dataset.id_of(key)?.with_context(|| none(key))?],
-            };
-            for id in ids {
-                records.push(Record::new(id, dataset.get(id)?))?;
+            for id in &args.ids {
+                records.push(Record::new(*id, dataset.get(*id)?))?;
             }
         }
     }
     records.finish(None)
 }
 
+/// Passes the ids of the records that match to `take`: a page of them or, with the limit `usize::MAX`, all of them in pages that
+/// grow, so that the first are there at once, and little is looked up twice.
+fn search_files(
+    dataset: &Dataset,
+    query: &Query,
+    wanted: &PageRequest,
+    take: &mut dyn FnMut(&[u64]) -> anyhow::Result<()>,
+) -> anyhow::Result<Page> {
+    let is_all = wanted.limit == usize::MAX;
+    let mut all = Page { next: wanted.after, ..Page::default() };
+    let mut limit = if is_all { PAGE_RECORDS_MIN } else { wanted.limit };
+    loop {
+        let request = PageRequest { limit, after: all.next, sorted: wanted.sorted };
+        let found = dataset.search(query, &request)?;
+        take(&found.ids)?;
+        all.next = found.next;
+        all.has_more = found.has_more;
+        all.located += found.located as u64;
+        all.verified += found.verified as u64;
+        if found.stopped_at.is_some() || !is_all || all.next.is_none() {
+            return Ok(all);
+        }
+        limit = (2 * limit).min(PAGE_RECORDS_MAX);
+    }
+}
+
 fn search(args: &SearchArgs, query: &Query, search: &Search<'_>) -> anyhow::Result<ExitCode> {
     let SearchArgs { one, page, work, .. } = args;
     let (limit, sorted) = (if page.all { usize::MAX } else { page.limit }, !page.unsorted);
+    let after = page.after;
     let server = one.server.find()?;
     let format = match (one.local.json, page.all) {
         (false, _) => Format::Plain,
@@ -314,33 +357,17 @@ fn search(args: &SearchArgs, query: &Query, search: &Search<'_>) -> anyhow::Resu
     };
     let mut records = Records::new(format);
     if let Some(served) = one.served_on(&server) {
-        let (after, partial) = (page.after, page.partial);
-        let wanted = served::PageRequest { limit, after, sorted, partial };
+        let wanted = served::PageRequest { limit, after, sorted, partial: page.partial };
         let page = served.search(search, &wanted, &mut |record| records.push(record))?;
         work::warn_of_unknown_on(&served, &page.unknown_attributes)?;
         return records.finish(Some(&page));
     }
     let (dataset, bar) = work.observe(one.local.open()?);
     work::warn_of_unknown(&dataset, query)?;
-    let mut all = Page { next: page.after, ..Page::default() };
-    // Of all records growing pages, so that the first are printed at once, and little is looked up twice.
-    let mut at_once = if page.all { PAGE_RECORDS_MIN } else { limit };
-    loop {
-        let found =
-            dataset.search(query, &PageRequest { limit: at_once, after: all.next, sorted })?;
-        bar.suspend(|| {
-            dataset.get_each(&found.ids, &mut |id, bytes| records.push(Record::new(id, bytes)))
-        })?;
-        all.next = found.next;
-        all.has_more = found.has_more;
-        all.located += found.located as u64;
-        all.verified += found.verified as u64;
-        if found.stopped_at.is_some() || !page.all || all.next.is_none() {
-            break;
-        }
+    let all = search_files(&dataset, query, &PageRequest { limit, after, sorted }, &mut |ids| {
         records.flush()?;
-        at_once = (2 * at_once).min(PAGE_RECORDS_MAX);
-    }
+        bar.suspend(|| dataset.get_each(ids, &mut |id, bytes| records.push(Record::new(id, bytes))))
+    })?;
     bar.finish_and_clear();
     records.finish(Some(&all))
 }

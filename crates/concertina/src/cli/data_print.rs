@@ -133,6 +133,11 @@ impl Records {
         Ok(self.out.flush()?)
     }
 
+    /// Whether no record was printed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     pub(super) fn push(&mut self, record: Record) -> anyhow::Result<()> {
         self.count += 1;
         match self.format {

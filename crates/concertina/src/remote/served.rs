@@ -97,6 +97,8 @@ pub(crate) enum Search<'a> {
     Query(&'a str),
     /// A regular expression.
     Pattern(&'a str),
+    /// The value of the key attribute.
+    Key(&'a str),
 }
 
 /// The requested part of a result.
@@ -197,11 +199,6 @@ impl<'a> Served<'a> {
         Ok(Record::new(id, bytes.to_vec()))
     }
 
-    pub(crate) fn record_with_key(&self, key: &str) -> anyhow::Result<Option<Record>> {
-        let found: OfRecords = self.get(&format!("/records?key={}", encoded(key)))?;
-        Ok(found.records.into_iter().next())
-    }
-
     /// Passes the records that match to `take`, and returns their page. A server may send fewer
     /// records than requested; then further pages are requested, which only a sorted search allows.
     pub(crate) fn search(
@@ -213,6 +210,7 @@ impl<'a> Served<'a> {
         let search = match search {
             Search::Query(query) => format!("query={}", encoded(query)),
             Search::Pattern(pattern) => format!("pattern={}", encoded(pattern)),
+            Search::Key(key) => format!("key={}", encoded(key)),
         };
         let mut count = 0;
         let mut all = Page { next: wanted.after, ..Page::default() };

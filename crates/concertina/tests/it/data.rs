@@ -86,6 +86,33 @@ fn records_come_in_are_found_changed_and_come_out() {
     assert_eq!(answer(folder, &["count", shard, "Section:=editors"]), "2\n");
 }
 
+/// A key is distinct at the start of an input, and need not be after it.
+#[test]
+fn all_records_with_a_key_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..1500).map(|id| format!("{id},x{id}\n")).collect();
+    let text = format!("id,v\n{rows}5,second\n");
+    assert!(run(folder, &["import", "-", "--name", "keys"], &text).status.success());
+    assert!(run(folder, &["append", "keys", "-"], "5,third\n").status.success());
+    let get = |args: &[&str]| answer(folder, &[&["get", "keys", "--key", "5"], args].concat());
+    assert_eq!(get(&[]), "5,x5\n5,second\n5,third\n");
+    let found: serde_json::Value = serde_json::from_str(&get(&["--json"])).unwrap();
+    let ids: Vec<u64> = found["records"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|record| record["id"].as_u64().unwrap())
+        .collect();
+    assert_eq!(ids, [5, 1500, 1501]);
+    answer(folder, &["delete", "keys", "5"]);
+    assert_eq!(get(&[]), "5,second\n5,third\n");
+    // More than a page of them.
+    let same = "7,again\n".repeat(500);
+    assert!(run(folder, &["append", "keys", "-"], &same).status.success());
+    assert_eq!(answer(folder, &["get", "keys", "--key", "7"]), format!("7,x7\n{same}"));
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_word() {
     let folder = tempfile::tempdir().unwrap();

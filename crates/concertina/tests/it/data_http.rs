@@ -125,6 +125,9 @@ fn a_query_that_most_likely_means_another_is_warned_of() {
         assert_eq!(String::from_utf8_lossy(&served.stderr).matches("warning").count(), 1);
         assert_eq!((served.stdout, served.stderr), (local.stdout, local.stderr));
     }
+    // Of a key all records, from a server as from files.
+    assert!(run(folder, &["append", "d", "-", "--server", url], "ed,3\n").status.success());
+    assert_eq!(answer(folder, &["get", "d", "--key", "ed", "--server", url]), "ed,2\ned,3\n");
 }
 
 #[test]
