@@ -82,7 +82,8 @@ pub fn bytes_per_s(text: &str) -> Result<f64, String> {
 
 /// Parses a share written as `2%` or `0.02`; above 0, below 1.
 pub fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("invalid share `{text}`: write it like `2%` or `0.02`");
+    let wrong =
+        || format!("invalid share `{text}`: write it like `2%` or `0.02`, above 0 and below 100 %");
     let (number, whole) = match text.trim().strip_suffix('%') {
         Some(number) => (number, 100.0),
         None => (text, 1.0),

@@ -492,7 +492,8 @@ fn ratio(text: &str) -> Result<f64, String> {
 
 /// Parses `FACTORx@AT+TIME`.
 fn burst(text: &str) -> Result<LoadBurst, String> {
-    let wrong = || format!("`{text}`: FACTORx@AT+TIME expected, e.g. 10x@60s+30s");
+    let wrong =
+        || format!("`{text}`: FACTORx@AT+TIME expected, FACTOR up to 1,000,000, e.g. 10x@60s+30s");
     let (factor, when) = text.split_once("x@").ok_or_else(wrong)?;
     let (at, lasts) = when.split_once('+').ok_or_else(wrong)?;
     let factor: f64 = factor.trim().parse().map_err(|_| wrong())?;

@@ -51,7 +51,7 @@ impl LoadCourse {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         ensure!(
             (0.0..1.0).contains(&self.daily),
-            "--daily must be 0 to below 1, not {}",
+            "--daily must be 0 to below 100 %, not {}: at midnight there would be no load, or less",
             self.daily
         );
         ensure!(
@@ -88,7 +88,13 @@ impl LoadCourse {
         Some(Arrivals::Varying(Course { rate, daily: self.daily, yearly, bursts }))
     }
 
-    /// The highest rate of a step over its mean, roughly: for what is refused because it is unstable.
+    /// The highest rate of a step over its mean, with its bursts.
+    pub(super) fn most(&self, span: Span) -> f64 {
+        let factors = self.bursts.iter().map(|burst| burst.factor);
+        self.peak(span) * factors.fold(1.0, f64::max)
+    }
+
+    /// The highest rate of a step over its mean without bursts, roughly: for what is refused because it is unstable.
     pub(super) fn peak(&self, span: Span) -> f64 {
         if self.times.is_some() {
             return 1.0;

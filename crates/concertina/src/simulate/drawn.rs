@@ -12,7 +12,7 @@ use ground::window::{self, Outcome, SECOND};
 use super::keyed::faults as scheduled_faults;
 use super::plan::Plan;
 use super::time::nanos;
-use configuration::{Config, Kind};
+use configuration::{Config, Kind, Member};
 use node::settings::settings_of;
 
 /// The most windows of a run of drawn hits, of all queues together: some hundred megabytes of a run folder.
@@ -117,6 +117,11 @@ fn check(
     ensure!(
         sizes.clone().all(|service| service.bytes_per_s.0 == 0 || service.kind == Kind::Empirical),
         "`bytes_per_s` of a device's `service` needs keys with sizes: leave --keys drawn out"
+    );
+    let is_live = |member: &Member| !plan.lost.contains(&member.name);
+    ensure!(
+        config.members.iter().any(is_live),
+        "every member is --lost, so that no request is answered; with --keys N the gateways ask the origin"
     );
     ensure!(!plan.check, "--check judges versions of keys: it needs --keys N");
     let messages = &plan.messages;

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use configuration::Config;
+use engine::gateway::Spread;
+use engine::route::Member;
 use engine::sim::Law;
 use ground::number::{digits, percent, time};
 use ground::window::Outcome;
@@ -102,15 +104,17 @@ fn what_fits(plan: &Plan, runs: Runs, part: f64) -> String {
 
 /// Refuses a step whose queues only grow.
 fn check_stable(plan: &Plan, config: &Config, laws: &[Law]) -> anyhow::Result<()> {
+    let cluster = Cluster::new(plan, config, laws)?;
     for &rate in &plan.rates {
-        let peak = rate * plan.course.peak(plan.span());
-        let (busy, class) = utilisation(plan, config, laws, peak);
+        let course = plan.course.peak(plan.span());
+        let Busiest { share, devices } = cluster.busiest(rate * course);
         ensure!(
-            busy < 1.0,
-            "{peak:.0} requests/s would keep the {class} devices busy for {} of the time, so that their queues only grow; \
+            share < 1.0,
+            "{:.0} requests/s would keep {devices} busy for {} of the time, so that their queues only grow; \
              up to about {} requests/s fit: lower --rate, add nodes, devices or memory, or see it with --unstable",
-            percent(busy, 0),
-            digits(rate * BUSY / busy, 3)
+            rate * course,
+            percent(share, 0),
+            digits(cluster.fitting_rate(rate * course) / course, 3)
         );
     }
     Ok(())
@@ -186,51 +190,141 @@ fn free_disk_bytes(folder: &Path) -> Option<f64> {
     Some(room.f_bavail as f64 * room.f_frsize as f64)
 }
 
-/// At least so much of the time the busiest class of devices is busy, on the mean of all nodes, and which that is. With keys this
-/// is a bound from below: memory is taken to hold what is read most, and no key to be read twice at once.
-fn utilisation(plan: &Plan, config: &Config, laws: &[Law], rate: f64) -> (f64, &'static str) {
-    let nodes = config.members.len().max(1) as f64;
-    let devices = settings_of(config, None, ground::window::Settings::default()).devices;
-    let capacity = |class: Option<Outcome>| -> f64 {
-        let of = devices
-            .iter()
-            .zip(laws)
-            .filter(|(device, _)| class.is_none_or(|c| c == device.outcome));
-        let parallel = |servers: u32, most: u32| f64::from(servers.max(most));
-        let each = of.map(|(device, law)| {
-            parallel(device.servers, device.servers_max) / law.mean_s().max(1e-12)
-        });
-        nodes * each.sum::<f64>()
-    };
-    let reads = rate * plan.read_share;
-    match plan.drawn {
-        Some(hits) => {
-            let bulk = (1.0 - hits.memory - hits.hot - hits.origin).max(0.0);
-            let busy = |share: f64, class| match share * reads {
-                0.0 => 0.0,
-                reads => reads / capacity(Some(class)),
-            };
-            let (bulk, hot) = (busy(bulk, Outcome::BulkDevice), busy(hits.hot, Outcome::HotDevice));
-            if hot > bulk { (hot, "hot") } else { (bulk, "bulk") }
-        }
-        None => (least_device_reads(plan, config, laws, reads) / capacity(None), "node's"),
-    }
+/// The devices that are busy for most of the time.
+struct Busiest {
+    /// For which part of it; above 1 where they cannot serve what is asked.
+    share: f64,
+    /// Which they are.
+    devices: String,
 }
 
-/// Reads/s of all devices, at least.
-fn least_device_reads(plan: &Plan, config: &Config, laws: &[Law], reads: f64) -> f64 {
-    let nodes = config.members.len().max(1) as f64;
-    let memory = nodes * config.node.memory_bytes.0 as f64;
-    let held = (memory / (plan.bytes.0 as f64 + 1.0)).min(f64::from(plan.keys)) as u32;
-    let exponent = match plan.popularity {
-        Popularity::Uniform => 0.0,
-        Popularity::Zipf(s) => s,
-    };
-    let weight = |rank: u32| f64::from(rank).powf(-exponent);
-    let sum = over_ranks(0, plan.keys, weight);
-    // Readers of a key share a read that is under way.
-    let fastest = laws.iter().map(Law::mean_s).fold(f64::INFINITY, f64::min).max(1e-12);
-    over_ranks(held, plan.keys, |rank| (reads * weight(rank) / sum).min(1.0 / fastest))
+/// What the devices of the nodes that work can serve.
+struct Cluster<'a> {
+    plan: &'a Plan,
+    /// The memory of a node.
+    memory_bytes: f64,
+    /// The mean read of the fastest device, seconds.
+    fastest_s: f64,
+    /// Reads/s of a node's devices: all of them, bulk and hot ones.
+    capacity: [f64; 3],
+    nodes: Vec<LiveNode>,
+    /// Whether each read goes to the first live node of its key, however busy that is.
+    is_first: bool,
+}
+
+/// A node that works.
+struct LiveNode {
+    name: String,
+    /// The speed of its devices.
+    speed: f64,
+    /// The part of the keys whose first live node it is.
+    share: f64,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(plan: &'a Plan, config: &Config, laws: &[Law]) -> anyhow::Result<Cluster<'a>> {
+        let ring = config.ring().context("cannot make a ring of these members")?;
+        let is_live = |name: &str| !plan.lost.iter().any(|lost| lost == name);
+        let live: Vec<bool> = ring.members().iter().map(|member| is_live(&member.name)).collect();
+        let speed = |name: &str| {
+            let slow = plan.slow.iter().rfind(|(slow, _)| slow == name);
+            slow.map_or(1.0, |(_, speed)| *speed)
+        };
+        // Hot nodes have no keys of their own.
+        let weight = |member: &Member| if member.hot { 0.0 } else { member.weight };
+        let weights: f64 = ring.members().iter().map(weight).sum();
+        // Looking up all keys of a large ring takes seconds, and matters where the nodes differ.
+        let shares = match plan.lost.is_empty() && plan.slow.is_empty() {
+            true => ring.members().iter().map(|member| weight(member) / weights).collect(),
+            false => ring.shares_of(&live),
+        };
+        let nodes = ring.members().iter().zip(shares).filter(|(member, _)| is_live(&member.name));
+        let nodes = nodes.map(|(member, share)| LiveNode {
+            name: member.name.clone(),
+            speed: speed(&member.name),
+            share,
+        });
+        let devices = settings_of(config, None, ground::window::Settings::default()).devices;
+        let capacity = |class: Option<Outcome>| -> f64 {
+            let of = devices.iter().zip(laws);
+            let of = of.filter(|(device, _)| class.is_none_or(|c| c == device.outcome));
+            of.map(|(device, law)| {
+                f64::from(device.servers.max(device.servers_max)) / law.mean_s().max(1e-12)
+            })
+            .sum()
+        };
+        let (bulk, hot) = (Some(Outcome::BulkDevice), Some(Outcome::HotDevice));
+        Ok(Cluster {
+            plan,
+            memory_bytes: config.node.memory_bytes.0 as f64,
+            fastest_s: laws.iter().map(Law::mean_s).fold(f64::INFINITY, f64::min).max(1e-12),
+            capacity: [None, bulk, hot].map(capacity),
+            is_first: plan.drawn.is_some() && config.gateway.spread != Spread::All,
+            nodes: nodes.collect(),
+        })
+    }
+
+    /// How busy devices are at a load, at least. With keys this is a bound from below: memory is taken to hold what is read
+    /// most, no key to be read twice at once, and reads to go where devices are free.
+    fn busiest(&self, rate: f64) -> Busiest {
+        let reads = rate * self.plan.read_share;
+        let [all, bulk, hot] = self.capacity;
+        let Some(hits) = self.plan.drawn else {
+            return self.of_class(self.least_device_reads(reads), all, "");
+        };
+        let to_bulk = (1.0 - hits.memory - hits.hot - hits.origin).max(0.0) * reads;
+        let of_bulk = self.of_class(to_bulk, bulk, "bulk ");
+        let of_hot = self.of_class(hits.hot * reads, hot, "hot ");
+        if of_hot.share > of_bulk.share { of_hot } else { of_bulk }
+    }
+
+    /// The same of devices that serve `capacity` reads/s in each node and are asked for `reads` in all.
+    fn of_class(&self, reads: f64, capacity: f64, class: &str) -> Busiest {
+        let of_all = || format!("the nodes' {class}devices");
+        if reads == 0.0 || self.nodes.is_empty() {
+            return Busiest { share: 0.0, devices: of_all() };
+        }
+        if !self.is_first {
+            let speeds: f64 = self.nodes.iter().map(|node| node.speed).sum();
+            return Busiest { share: reads / (capacity * speeds), devices: of_all() };
+        }
+        let busy = |node: &LiveNode| reads * node.share / (capacity * node.speed);
+        let shares: Vec<f64> = self.nodes.iter().map(busy).collect();
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_one = most >= 1.0 && least < 1.0;
+        let names = self.nodes.iter().zip(&shares).filter(|(_, share)| **share == most);
+        let name = names.map(|(node, _)| node.name.as_str()).next().unwrap_or_default();
+        let devices = if is_one { format!("the {class}devices of {name}") } else { of_all() };
+        Busiest { share: most, devices }
+    }
+
+    /// The largest load up to one that keeps devices busy for [`BUSY`] of the time at most.
+    fn fitting_rate(&self, rate: f64) -> f64 {
+        const HALVINGS: u32 = 60;
+        let (mut fits, mut too_much) = (0.0, rate);
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(fits, too_much);
+            if self.busiest(middle).share <= BUSY { fits = middle } else { too_much = middle }
+        }
+        fits
+    }
+
+    /// Reads/s of all devices, at least.
+    fn least_device_reads(&self, reads: f64) -> f64 {
+        let plan = self.plan;
+        let memory = self.nodes.len() as f64 * self.memory_bytes;
+        let held = (memory / (plan.bytes.0 as f64 + 1.0)).min(f64::from(plan.keys)) as u32;
+        let exponent = match plan.popularity {
+            Popularity::Uniform => 0.0,
+            Popularity::Zipf(s) => s,
+        };
+        let weight = |rank: u32| f64::from(rank).powf(-exponent);
+        let sum = over_ranks(0, plan.keys, weight);
+        // Readers of a key share a read that is under way.
+        let most = 1.0 / self.fastest_s;
+        over_ranks(held, plan.keys, |rank| (reads * weight(rank) / sum).min(most))
+    }
 }
 
 /// The sum of a function over the ranks above `from` up to `to`; of later ones, where it changes little, one of each hundredth.

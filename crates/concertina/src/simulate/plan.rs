@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use configuration::{Config, Member};
 use engine::sim::drawn::Hits;
+use ground::number::time;
 use load::Popularity;
 
 use super::chance::Chance;
@@ -102,6 +103,12 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
     ensure!(min <= max, "--size must not run from {min} down to {max}");
     ensure!((0.0..=1.0).contains(&plan.read_share), "--read-share must be 0 to 1");
     ensure!((1..=64).contains(&plan.gateways), "--gateways must be 1 to 64, not {}", plan.gateways);
+    ensure!(
+        plan.gateways == 1 || config.members.len() > 1,
+        "--gateways {}: clients ask a single node itself; give several [[member]]s, or --nodes",
+        plan.gateways
+    );
+    check_network(plan, config.members.len() > 1)?;
     let drift = plan.drift_ppm;
     ensure!((0..=50_000).contains(&drift), "--drift must be 0 to 50000 millionths, not {drift}");
     let named = plan.lost.iter().chain(plan.slow.iter().map(|(name, _)| name));
@@ -113,6 +120,21 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
         );
     }
     Ok(config)
+}
+
+/// Refuses a network on which no reply comes before the end of a step.
+fn check_network(plan: &Plan, has_gateways: bool) -> anyhow::Result<()> {
+    // To a gateway, to a node, and back.
+    let messages = if has_gateways { 4.0 } else { 2.0 };
+    let (fits_s, given_s) = (plan.duration_s / messages, plan.network_s);
+    ensure!(
+        given_s < fits_s,
+        "--network {}: a request and its reply take {messages} such delays, and a step {} in all; below {} fits",
+        time(given_s),
+        time(plan.duration_s),
+        time(fits_s)
+    );
+    Ok(())
 }
 
 /// Refuses what would begin after the end of a step, and so never.

@@ -137,8 +137,10 @@ enum World {
     Drawn(Box<DrawnCluster>),
 }
 
-/// An interrupt is looked for so often in virtual time, where windows are long.
+/// An interrupt is looked for so often in virtual time, where windows are long,
 const LOOK: Nanos = window::SECOND;
+/// and at least once in so many requests, which take a second or two.
+const LOOK_REQUESTS: f64 = 200_000.0;
 
 impl World {
     /// The cluster of one step, and the names of its nodes.
@@ -176,14 +178,14 @@ impl World {
         })
     }
 
-    /// Runs until a virtual time; `false` if it was interrupted before.
-    fn run_to(&mut self, end: Nanos, stop: &AtomicBool) -> bool {
+    /// Runs until a virtual time; `false` if it was interrupted before, which it looks for after each `look`.
+    fn run_to(&mut self, end: Nanos, look: Nanos, stop: &AtomicBool) -> bool {
         let mut at = self.now();
         while at < end {
             if stop.load(Ordering::Relaxed) {
                 return false;
             }
-            at = end.min(at + LOOK);
+            at = end.min(at + look);
             match self {
                 World::Keyed(simulation) => simulation.run_to(at),
                 World::Drawn(drawn) => drawn.run_to(at),
@@ -241,12 +243,14 @@ impl StepRun<'_> {
     ) -> anyhow::Result<()> {
         let warmup = nanos(self.plan.warmup_s);
         let end = warmup + nanos(self.plan.duration_s);
+        let most = self.rate * self.plan.course.most(self.plan.span());
+        let look = LOOK.min(nanos(LOOK_REQUESTS / most)).max(1);
         // End a window together with the warm-up, so that no window contains a part of both.
         let mut at = 0;
         while at < end && !stop.load(Ordering::Relaxed) {
             let border = if at < warmup { warmup } else { end };
             at = (at + nanos(self.window_s).max(1)).min(border);
-            if !world.run_to(at, stop) {
+            if !world.run_to(at, look, stop) {
                 break;
             }
             self.reached = at;

@@ -323,6 +323,26 @@ fn what_cannot_work_is_refused_before_it_runs() {
     for (args, words) in [
         ("--rate=150 --popularity=uniform", "up to about 95 requests/s fit"),
         ("--rate=150 --keys=drawn --hit-ratio=20%", "up to about 119 requests/s fit"),
+        ("--rate=1e8 --popularity=uniform --duration=20s", "up to about 95 requests/s fit"),
+        (
+            "--rate=200 --keys=drawn --hit-ratio=20% --nodes=3 --lost=node-0000 --lost=node-0001",
+            "up to about 119 requests/s fit",
+        ),
+        (
+            "--rate=200 --keys=drawn --hit-ratio=20% --nodes=3 --slow=node-0000:0.1",
+            "keep the bulk devices of node-0000 busy",
+        ),
+        (
+            "--rate=200 --nodes=3 --popularity=uniform --slow=node-0000:0.1 --slow=node-0001:0.1",
+            "keep the nodes' devices busy",
+        ),
+        (
+            "--rate=9 --keys=drawn --hit-ratio=20% --nodes=1 --lost=node-0000",
+            "every member is --lost",
+        ),
+        ("--rate=10 --gateways=2", "clients ask a single node itself"),
+        ("--rate=10 --duration=10s --network=5s", "take 2 such delays"),
+        ("--rate=10 --loss=100%", "above 0 and below 100 %"),
         ("--rate=10 --keys=drawn", "needs --hit-ratio"),
         ("--rate=10 --hit-ratio=20%", "for --keys drawn"),
         ("--rate=10 --keys=drawn --hit-ratio=80% --origin-ratio=30%", "together at most 1"),
