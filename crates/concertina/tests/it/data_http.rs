@@ -122,7 +122,8 @@ fn a_query_that_most_likely_means_another_is_warned_of() {
         let warned =
             |args: &[&str]| run(folder, &[&[command, "d", "name: libs"], args].concat(), "");
         let (served, local) = (warned(&["--server", url]), warned(&[]));
-        assert_eq!(String::from_utf8_lossy(&served.stderr).matches("warning").count(), 1);
+        let told = String::from_utf8_lossy(&served.stderr).into_owned();
+        assert_eq!(told.matches("concertina: warning: ").count(), 1, "{told}");
         assert_eq!((served.stdout, served.stderr), (local.stdout, local.stderr));
     }
     // Of a key all records, from a server as from files.
