@@ -12,7 +12,7 @@ use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER};
 use model::Model;
 use model::live::FittedModel;
-use model::what_if::{self, Answer, WhatIf};
+use model::what_if::{Answer, ChangedModel, WhatIf};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -80,7 +80,7 @@ struct Kind {
 }
 
 /// The objective of the process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
     /// Its time, seconds.
     pub within_s: f64,
@@ -153,34 +153,90 @@ fn start() -> SyncSender<PendingQuestion> {
 fn run(questions: &Receiver<PendingQuestion>) {
     // Requests have priority. If lowering the priority fails, they share the processor.
     let _ = rustix::process::nice(10);
+    let mut answerer = Answerer::default();
     while let Ok(PendingQuestion { request, fitted, objective, reply }) = questions.recv() {
         // The client may have left while the question waited.
         if !reply.is_closed() {
-            let _ = reply.send(reply_to(request, fitted, objective));
+            let _ = reply.send(answerer.reply_to(request, fitted, objective));
         }
     }
 }
 
-fn reply_to(
-    request: WhatIfRequest,
-    fitted: Option<FittedModel>,
+/// Answers one question after the other. The next one is mostly of the same model, and often another load alone: a slider that
+/// moves. What does not depend on the load is most of an answer's work, so that it is kept from one to the next.
+#[derive(Default)]
+struct Answerer {
+    /// The model that came with a question, and its text.
+    opened: Option<(String, FittedModel)>,
+    /// The changes that were asked for last.
+    changed: Option<Changed>,
+}
+
+/// A model with changes, for an objective.
+struct Changed {
+    fitted: Arc<Model>,
+    changes: WhatIf,
     objective: Objective,
-) -> Result<WhatIfReply, Problem> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        Problem::new(StatusCode::BAD_REQUEST, error.to_string().trim_end())
-    };
-    let fitted = match &request.model {
-        Some(text) => open_model(text).map_err(|why| wrong(&why))?,
-        None => fitted.ok_or_else(nothing_fitted)?,
-    };
-    let question = what_if::Question {
-        what_if: request.changes,
-        rate: request.rate.unwrap_or(fitted.rate),
-        objective_s: request.objective_s.unwrap_or(objective.within_s),
-        share: request.share.unwrap_or(objective.share),
-    };
-    let answer = what_if::answer(&fitted.model, &question).map_err(|error| wrong(&error))?;
-    Ok(WhatIfReply { knobs: knobs(&fitted, objective), answer })
+    model: ChangedModel,
+}
+
+impl Answerer {
+    fn reply_to(
+        &mut self,
+        request: WhatIfRequest,
+        fitted: Option<FittedModel>,
+        objective: Objective,
+    ) -> Result<WhatIfReply, Problem> {
+        let fitted = match request.model {
+            Some(text) => self.open(text)?,
+            None => fitted.ok_or_else(nothing_fitted)?,
+        };
+        let asked = Objective {
+            within_s: request.objective_s.unwrap_or(objective.within_s),
+            share: request.share.unwrap_or(objective.share),
+        };
+        let changed = self.changed(&fitted.model, request.changes, asked)?;
+        let answer = changed.answer(request.rate.unwrap_or(fitted.rate));
+        let answer = answer.map_err(|error| wrong(&error))?;
+        Ok(WhatIfReply { knobs: knobs(&fitted, objective), answer })
+    }
+
+    fn open(&mut self, text: String) -> Result<FittedModel, Problem> {
+        if let Some((_, fitted)) = self.opened.as_ref().filter(|(opened, _)| *opened == text) {
+            return Ok(fitted.clone());
+        }
+        let fitted = open_model(&text).map_err(|why| wrong(&why))?;
+        self.opened = Some((text, fitted.clone()));
+        Ok(fitted)
+    }
+
+    fn changed(
+        &mut self,
+        fitted: &Arc<Model>,
+        changes: WhatIf,
+        objective: Objective,
+    ) -> Result<&ChangedModel, Problem> {
+        let is_same = |last: &Changed| {
+            Arc::ptr_eq(&last.fitted, fitted)
+                && last.changes == changes
+                && last.objective == objective
+        };
+        let changed = match self.changed.take().filter(is_same) {
+            Some(last) => last,
+            None => {
+                let Objective { within_s, share } = objective;
+                let model = ChangedModel::new(fitted, &changes, within_s, share);
+                let model = model.map_err(|error| wrong(&error))?;
+                Changed { fitted: fitted.clone(), changes, objective, model }
+            }
+        };
+        Ok(&self.changed.insert(changed).model)
+    }
+}
+
+/// The refusal of a question.
+fn wrong(error: &dyn std::fmt::Display) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, error.to_string().trim_end())
 }
 
 /// A model from the text of its file, at the largest load to which it was fitted.
@@ -232,5 +288,49 @@ pub fn knobs(fitted: &FittedModel, objective: Objective) -> Knobs {
         classes,
         kinds: model.kinds.iter().map(kind).collect(),
         laboratory: model.about.laboratory.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: &str = include_str!("../../../fuzz/model.toml");
+
+    /// What is kept from one question to the next is that of the same model, changes and objective.
+    #[test]
+    fn an_answer_does_not_depend_on_the_question_before() {
+        let fitted = open_model(MODEL).unwrap();
+        let other = MODEL.replace("rate_high = 40.92", "rate_high = 50.0");
+        assert_ne!(other, MODEL);
+        let objective = Objective { within_s: 0.05, share: 0.95 };
+        let mut answerer = Answerer::default();
+        let high = fitted.rate;
+        for (rate, speed, within_s, model) in [
+            (0.5 * high, 1.0, 0.05, None),
+            (0.9 * high, 1.0, 0.05, None),
+            (0.9 * high, 2.0, 0.05, None),
+            (0.9 * high, 2.0, 0.02, None),
+            (0.8 * high, 2.0, 0.02, Some(MODEL)),
+            (0.7 * high, 2.0, 0.02, Some(MODEL)),
+            (0.7 * high, 2.0, 0.02, Some(other.as_str())),
+            (0.7 * high, 2.0, 0.02, None),
+            (1e9, 2.0, 0.02, None),
+        ] {
+            let request = || WhatIfRequest {
+                rate: Some(rate),
+                objective_s: Some(within_s),
+                share: None,
+                changes: WhatIf { speed, ..WhatIf::default() },
+                model: model.map(str::to_owned),
+            };
+            let ask = |answerer: &mut Answerer| {
+                let reply = answerer.reply_to(request(), Some(fitted.clone()), objective);
+                serde_json::to_value(reply.ok()).unwrap()
+            };
+            let kept = ask(&mut answerer);
+            assert!(!kept.is_null(), "{rate} {speed}");
+            assert_eq!(kept, ask(&mut Answerer::default()), "{rate} {speed}");
+        }
     }
 }

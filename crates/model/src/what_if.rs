@@ -5,8 +5,9 @@
 //! person asks of it at once. `concertina predict` and the page of a server call these functions, so that both say the same to
 //! the last digit. The changes of memory, devices and lost servers are those of a plan ([`crate::plan`]) with one configuration.
 //!
-//! Cost: that of [`Model::predict`] at one time, of one quantile with its interval, and of [`LAW_POINTS`] values of a CDF: some
-//! tens of milliseconds for a model with a hundred replicates.
+//! Cost: that of [`Model::predict`] at one time, of one quantile with its interval, of [`LAW_POINTS`] values of a CDF, and of the
+//! largest load for the objective: some tens of milliseconds for a model with a hundred replicates. A further load of the same
+//! [`ChangedModel`] costs about half of that.
 //!
 //! Limitation: a server's speed does not depend on the number of servers, and what was not measured (a processor, a network)
 //! may saturate before what the model knows of.
@@ -15,10 +16,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, check, positive};
-use crate::model_file::{Limits, MixShare, Model, Parameter, Prediction};
+use crate::error::{Error, check, not_negative, positive};
+use crate::model_file::{
+    ClusterLoad, Limits, MixShare, Model, Nodes, NodesAt, Parameter, Prediction,
+};
 use crate::plan::{Choices, DeviceChoice, Memory, SizeLaw, one_configuration};
-use crate::storage::{BETA, Popularity, balls_into_bins_limit};
+use crate::storage::{BETA, Node, NodeAt, Popularity, balls_into_bins_limit};
 use ground::window::{Operation, Outcome};
 
 /// The largest number of servers.
@@ -244,10 +247,27 @@ pub enum AtLoad {
 /// # Errors
 /// Those of [`Model::predict_cluster`] but for [`Error::Unstable`].
 pub fn at_load(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> Result<AtLoad, Error> {
-    match model.predict_cluster(rate, servers, within_s) {
-        Ok(prediction) => {
-            let p99 = model.quantile_with_interval(rate / f64::from(servers), 0.99)?;
-            Ok(AtLoad::Stable { prediction: Box::new(prediction), p99 })
+    positive("the number of servers", f64::from(servers))?;
+    for time in within_s {
+        not_negative("the time of an objective", *time)?;
+    }
+    let nodes = model.nodes()?;
+    let times: Vec<NodesAt> = within_s.iter().map(|t_s| nodes.at_time(*t_s)).collect();
+    at_load_by(model, &nodes, &times, ClusterLoad { rate, servers })
+}
+
+/// [`at_load`] by the model's nodes, and their laws at the times of the objectives.
+fn at_load_by(
+    model: &Model,
+    nodes: &Nodes,
+    times: &[NodesAt],
+    load: ClusterLoad,
+) -> Result<AtLoad, Error> {
+    not_negative("the request rate", load.rate)?;
+    match model.at_load_of(nodes, load) {
+        Ok(at) => {
+            let prediction = Box::new(model.prediction(&at, load, times)?);
+            Ok(AtLoad::Stable { prediction, p99: model.quantile_at(&at, 0.99)? })
         }
         Err(error @ Error::Unstable { .. }) => {
             let statement = error.to_string();
@@ -351,8 +371,10 @@ pub fn answer(fitted: &Model, question: &Question) -> Result<Answer, Error> {
 #[derive(Clone, Debug)]
 pub struct ChangedModel {
     model: Model,
+    nodes: Nodes,
+    /// At the time of the objective, alone.
+    times: [NodesAt; 1],
     servers: u32,
-    objective_s: f64,
     cost: Option<f64>,
     limits: Limits,
     busiest: Option<String>,
@@ -377,21 +399,24 @@ impl ChangedModel {
         let model = what_if.changed(fitted)?;
         let servers = what_if.servers_left();
         let n = f64::from(servers);
-        let largest = match model.largest_rate_with_interval(objective_s, share) {
+        let nodes = model.nodes()?;
+        let at = nodes.at_time(objective_s);
+        let largest = match model.largest_rate_by(&nodes, &at, share) {
             Err(Error::Unattainable { .. }) => Parameter::exact(0.0, "1/s"),
             other => other?,
         };
-        let limits = cluster_limits(&model.limits()?, servers);
+        let limits = cluster_limits(&model.limits_of(&nodes)?, servers);
         Ok(ChangedModel {
             servers,
-            objective_s,
             cost: what_if.cost(fitted)?,
-            busiest: busiest(&model)?,
+            busiest: busiest(&model, &nodes.node),
             largest_rate: each(&largest, |one| one * n),
             trust_limit: model.trust()?.limit * n,
-            loads: loads(&model, &limits, servers, objective_s)?,
+            loads: loads(&nodes.node, &at.node, &limits, servers),
             limits,
             model,
+            nodes,
+            times: [at],
         })
     }
 
@@ -401,8 +426,9 @@ impl ChangedModel {
     /// [`Error::Invalid`] for a rate out of its range, and those of [`at_load`].
     pub fn answer(&self, rate: f64) -> Result<Answer, Error> {
         check("the request rate", rate, 0.0..=1e12, "0 to 1e12")?;
+        let load = ClusterLoad { rate, servers: self.servers };
         let (prediction, response_p99, statement) =
-            match at_load(&self.model, rate, self.servers, &[self.objective_s])? {
+            match at_load_by(&self.model, &self.nodes, &self.times, load)? {
                 AtLoad::Stable { prediction, p99 } => (Some(prediction), Some(p99), None),
                 AtLoad::Saturated { statement, .. } => (None, None, Some(statement)),
             };
@@ -411,7 +437,7 @@ impl ChangedModel {
             ..each(&self.largest_rate, |largest| largest / rate)
         });
         let law = match prediction {
-            Some(_) => law(&self.model, rate / f64::from(self.servers), self.objective_s)?,
+            Some(_) => self.law(load.of_server())?,
             None => Vec::new(),
         };
         Ok(Answer {
@@ -430,48 +456,42 @@ impl ChangedModel {
             loads: self.loads.clone(),
         })
     }
+
+    /// The law of one server's responses at `rate` requests/s.
+    fn law(&self, rate: f64) -> Result<Vec<LawPoint>, Error> {
+        let [NodesAt { t_s: objective_s, .. }] = &self.times;
+        let step = (LAW_TO / LAW_FROM).ln() / (LAW_POINTS - 1) as f64;
+        let times: Vec<f64> =
+            (0..LAW_POINTS).map(|i| objective_s * LAW_FROM * (step * i as f64).exp()).collect();
+        let predicted = match self.nodes.node.cdf(rate, &times) {
+            // Past the saturation of a hypothesis that does not fit: the prediction says that nothing is known.
+            Err(Error::Unstable { .. }) => return Ok(Vec::new()),
+            found => found?,
+        };
+        let published = self.model.spotify_cdf(rate, &times).ok();
+        let published = |index: usize| published.as_ref()?.get(index).copied();
+        let point =
+            |(index, (t_s, predicted))| LawPoint { t_s, predicted, published: published(index) };
+        Ok(times.into_iter().zip(predicted).enumerate().map(point).collect())
+    }
 }
 
-/// The law of one server's responses at `rate` requests/s.
-fn law(model: &Model, rate: f64, objective_s: f64) -> Result<Vec<LawPoint>, Error> {
-    let step = (LAW_TO / LAW_FROM).ln() / (LAW_POINTS - 1) as f64;
-    let times: Vec<f64> =
-        (0..LAW_POINTS).map(|i| objective_s * LAW_FROM * (step * i as f64).exp()).collect();
-    let predicted = match model.cdf(rate, &times) {
-        // Past the saturation of a hypothesis that does not fit: the prediction says that nothing is known.
-        Err(Error::Unstable { .. }) => return Ok(Vec::new()),
-        found => found?,
-    };
-    let published = model.spotify_cdf(rate, &times).ok();
-    let published = |index: usize| published.as_ref()?.get(index).copied();
-    let point =
-        |(index, (t_s, predicted))| LawPoint { t_s, predicted, published: published(index) };
-    Ok(times.into_iter().zip(predicted).enumerate().map(point).collect())
-}
-
-/// The share within the objective at loads up to saturation.
-fn loads(
-    model: &Model,
-    limits: &Limits,
-    servers: u32,
-    objective_s: f64,
-) -> Result<Vec<LoadPoint>, Error> {
+/// The share within the objective at loads up to saturation, by the node and its laws at the time of the objective.
+fn loads(node: &Node, at: &NodeAt, limits: &Limits, servers: u32) -> Vec<LoadPoint> {
     let most = limits.saturation.value;
     if !most.is_finite() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let (node, at) = model.at_time(objective_s)?;
     let point = |index: usize| {
         let rate = most * index as f64 / LOAD_POINTS as f64;
         let operating = node.operating(rate / f64::from(servers)).ok()?;
         Some(LoadPoint { rate, within: at.cdf(&operating) })
     };
-    Ok((0..LOAD_POINTS).filter_map(point).collect())
+    (0..LOAD_POINTS).filter_map(point).collect()
 }
 
 /// The class of the device with the most work for a request.
-fn busiest(model: &Model) -> Result<Option<String>, Error> {
-    let node = model.node()?;
+fn busiest(model: &Model, node: &Node) -> Option<String> {
     let load = |group: &crate::storage::DeviceGroup| {
         let class = node.classes.get(group.class)?;
         let free = f64::from(class.servers.max(1)) - class.other_busy(group.factor);
@@ -479,7 +499,7 @@ fn busiest(model: &Model) -> Result<Option<String>, Error> {
     };
     let busiest =
         node.groups.iter().max_by(|a, b| load(a).unwrap_or(0.0).total_cmp(&load(b).unwrap_or(0.0)));
-    Ok(busiest.and_then(|group| Some(model.classes.get(group.class)?.name.clone())))
+    Some(model.classes.get(busiest?.class)?.name.clone())
 }
 
 #[cfg(test)]

@@ -42,7 +42,8 @@ fn loads(high: f64, saturation: f64, count: usize) -> Vec<f64> {
 fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u32) -> Vec<Mark> {
     let n = f64::from(servers);
     let mut ours = Vec::new();
-    if let Ok((node, at)) = model.at_time(t_s) {
+    if let Ok(node) = model.node() {
+        let at = node.at_time(t_s);
         for load in loads(high, limits.saturation.value * n, CURVE) {
             if let Ok(operating) = node.operating(load / n) {
                 ours.push((load, at.cdf(&operating)));

@@ -15,6 +15,7 @@ mod kinds;
 mod known;
 mod mix;
 mod model;
+mod nodes;
 mod parts;
 mod predict;
 mod replicates;
@@ -32,6 +33,7 @@ pub(crate) use kinds::size_class;
 pub use kinds::{MixShare, RequestKind};
 pub(crate) use mix::SAME_MIX;
 pub use model::{FORMAT, Model};
+pub(crate) use nodes::{ClusterLoad, Nodes, NodesAt};
 pub use parts::{
     About, Arrivals, BackgroundWork, ClassParameters, Devices, DispersionAt, Evidence,
     EvidenceSource, FittedPoint, FittedStep, Front, Law, Parameter, Requests, SpeedByNumber,

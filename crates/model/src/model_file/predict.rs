@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bisection::quantile_to;
-use crate::error::{Error, not_negative, positive};
+use crate::error::{Error, check, not_negative, positive};
 use crate::queue::HORIZON_S;
-use crate::storage::{BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit};
+use crate::storage::{BETA, Limit, Node, Operating, Spotify, balls_into_bins_limit};
 
 use super::known::KnownLoads;
 use super::model::Model;
+use super::nodes::{ClusterLoad, Nodes, NodesAt};
 use super::parts::{ClassParameters, Parameter};
 
 /// The share of requests answered within a time, by both models.
@@ -72,27 +73,28 @@ pub struct Limits {
     pub breaks_first: Option<Limit>,
 }
 
-/// The operating points of a node and of its replicates at a load.
-struct AtLoad {
-    node: (Node, Operating),
-    replicates: Vec<(Node, Operating)>,
+/// The operating points of a model's nodes at a load.
+pub(crate) struct AtLoad<'a> {
+    nodes: &'a Nodes,
+    /// Requests/s of one server.
+    rate: f64,
+    fitted: Operating,
+    replicates: Vec<Operating>,
     /// By how much shares are less known than by the replicates, on either side.
     unknown: f64,
     /// By how much the laws of queues are known to be off about shares of a half.
     approximate: f64,
 }
 
-impl AtLoad {
+impl AtLoad<'_> {
     /// P(T ≤ t).
-    fn within(&self, t_s: f64) -> Parameter {
-        let (node, operating) = &self.node;
-        let at = node.at_time(t_s);
-        self.within_of(at.cdf(operating), &self.shares(&at))
+    fn within(&self, at: &NodesAt) -> Parameter {
+        self.within_of(at.node.cdf(&self.fitted), &self.shares(at))
     }
 
     /// What each replicate answers in that time.
-    fn shares(&self, at: &NodeAt) -> Vec<f64> {
-        self.replicates.iter().map(|(n, o)| n.at_beside(at).cdf(o)).collect()
+    fn shares(&self, at: &NodesAt) -> Vec<f64> {
+        at.replicates.iter().zip(&self.replicates).map(|(at, o)| at.cdf(o)).collect()
     }
 
     /// A share with the interval of those of the replicates and of what is not known besides.
@@ -107,13 +109,13 @@ impl AtLoad {
 
     /// A quantity of the operating point, with its 95 % interval.
     fn quantity(&self, f: &dyn Fn(&Operating) -> f64, unit: &str) -> Parameter {
-        let others = self.replicates.iter().map(|(_, operating)| f(operating));
-        Parameter::from_replicates(f(&self.node.1), &others.collect::<Vec<_>>(), unit)
+        let others = self.replicates.iter().map(f);
+        Parameter::from_replicates(f(&self.fitted), &others.collect::<Vec<_>>(), unit)
     }
 
     /// Whether so many replicates are past saturation that the upper end of a time's interval is.
     fn is_perhaps_unstable(&self) -> bool {
-        is_perhaps_unstable(self.replicates.iter().map(|(_, operating)| operating.response_mean))
+        is_perhaps_unstable(self.replicates.iter().map(|operating| operating.response_mean))
     }
 }
 
@@ -210,21 +212,35 @@ impl Model {
         for &t in within_s {
             not_negative("the time of an objective", t)?;
         }
-        let n = f64::from(servers);
-        let each = rate / n;
-        let at_load = self.at_load(each).map_err(|error| error.of_servers(n))?;
+        let nodes = self.nodes()?;
+        let load = ClusterLoad { rate, servers };
+        let at_load = self.at_load_of(&nodes, load)?;
+        let times: Vec<NodesAt> = within_s.iter().map(|t_s| nodes.at_time(*t_s)).collect();
+        self.prediction(&at_load, load, &times)
+    }
+
+    /// The prediction for a load at which one of its servers is at `at_load`, with the shares within `times`.
+    pub(crate) fn prediction(
+        &self,
+        at_load: &AtLoad<'_>,
+        load: ClusterLoad,
+        times: &[NodesAt],
+    ) -> Result<Prediction, Error> {
+        let ClusterLoad { rate, servers } = load;
+        let (n, each) = (f64::from(servers), at_load.rate);
         let spotify = self.spotify()?;
         let spotify_replicates = self.spotify_of_replicates()?;
-        let point = |&t_s: &f64| {
+        let point = |at: &NodesAt| {
+            let t_s = at.t_s;
             let published = spotify.cdf(each, t_s).ok().map(|value| {
                 let others = spotify_replicates.iter();
                 // Past its saturation a replicate answers from memory only.
                 let cdf = |s: &Spotify| s.cdf(each, t_s).unwrap_or(s.hit_ratio().at_rate(each));
                 Parameter::from_replicates(value, &others.map(cdf).collect::<Vec<_>>(), "1")
             });
-            Point { t_s, concertina: at_load.within(t_s), spotify: published }
+            Point { t_s, concertina: at_load.within(at), spotify: published }
         };
-        let limit = at_load.node.0.confidence_limit();
+        let limit = at_load.nodes.node.confidence_limit();
         let confidence_limit = balls_into_bins_limit(limit, servers, BETA);
         let trust = self.trust()?;
         Ok(Prediction {
@@ -240,28 +256,38 @@ impl Model {
             beyond_fitted: each > self.requests.rate_high * 1.01,
             trust_limit: trust.limit * n,
             beyond_trust: !trust.covers(each),
-            points: within_s.iter().map(point).collect(),
+            points: times.iter().map(point).collect(),
             laboratory: self.about.laboratory.clone(),
         })
     }
 
+    pub(crate) fn nodes(&self) -> Result<Nodes, Error> {
+        Ok(Nodes { node: self.node()?, replicates: self.nodes_of_replicates()? })
+    }
+
+    /// The operating points of one of several servers.
+    pub(crate) fn at_load_of<'a>(
+        &self,
+        nodes: &'a Nodes,
+        load: ClusterLoad,
+    ) -> Result<AtLoad<'a>, Error> {
+        let n = f64::from(load.servers);
+        self.at_load(nodes, load.of_server()).map_err(|error| error.of_servers(n))
+    }
+
     /// The operating points of one server at `rate` requests/s. A replicate past saturation has
     /// infinite queues, so its devices answer nothing in time.
-    fn at_load(&self, rate: f64) -> Result<AtLoad, Error> {
-        let node = self.node()?;
-        let stand = |node: Node| {
-            let operating = node.operating_unchecked(rate);
-            (node, operating)
-        };
-        let replicates: Vec<(Node, Operating)> =
-            self.nodes_of_replicates()?.into_iter().map(stand).collect();
+    fn at_load<'a>(&self, nodes: &'a Nodes, rate: f64) -> Result<AtLoad<'a>, Error> {
+        let Nodes { node, replicates } = nodes;
+        let replicates: Vec<Operating> =
+            replicates.iter().map(|node| node.operating_unchecked(rate)).collect();
         // Past the tipping load nothing is answered in time for long; but that load is an estimate, and so is the saturation of one of several
         // hypotheses.
         let kept = self.hypotheses.iter().filter(|hypothesis| hypothesis.weight > 0.0);
         let perhaps = (self.is_slowed() || kept.count() > 1)
-            && replicates.iter().any(|r| r.1.response_mean.is_finite());
+            && replicates.iter().any(|r| r.response_mean.is_finite());
         let mut unknown = self.known_loads().unknown_at(rate);
-        let operating = match node.operating(rate) {
+        let fitted = match node.operating(rate) {
             Err(Error::Unstable { .. }) if perhaps => node.operating_unchecked(rate),
             // The saturation of a hypothesis that does not fit does not say that nothing is answered.
             Err(Error::Unstable { .. }) if self.unknown_beyond.is_some() => {
@@ -271,7 +297,7 @@ impl Model {
             found => found?,
         };
         let approximate = if replicates.is_empty() { 0.0 } else { self.approximate() };
-        Ok(AtLoad { node: (node, operating), replicates, unknown, approximate })
+        Ok(AtLoad { nodes, rate, fitted, replicates, unknown, approximate })
     }
 
     /// By how much the laws of the queues of a service that was fitted by its times are off, as a share. Works that hardly vary are known to
@@ -289,14 +315,15 @@ impl Model {
     /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 %
     /// interval. [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
     pub fn hit_ratio(&self, rate: f64) -> Result<Parameter, Error> {
-        Ok(self.at_load(rate)?.quantity(&|o| o.hit_ratio, "1"))
+        Ok(self.at_load(&self.nodes()?, rate)?.quantity(&|o| o.hit_ratio, "1"))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s with its 95 % interval, alone: for curves.
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms a replicate and class.
     pub fn within(&self, rate: f64, t_s: f64) -> Result<Parameter, Error> {
         not_negative("the time of an objective", t_s)?;
-        Ok(self.at_load(rate)?.within(t_s))
+        let nodes = self.nodes()?;
+        Ok(self.at_load(&nodes, rate)?.within(&nodes.at_time(t_s)))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s for each `t` in seconds, without intervals.
@@ -321,8 +348,13 @@ impl Model {
     /// within the model's own quantile. The upper end is infinite where a replicate in forty is past saturation. Cost: some 120
     /// CDFs, and one for each replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
-        let at_load = self.at_load(rate)?;
-        if at_load.node.1.response_mean.is_infinite() {
+        let nodes = self.nodes()?;
+        self.quantile_at(&self.at_load(&nodes, rate)?, p)
+    }
+
+    /// [`Model::quantile_with_interval`] at a load.
+    pub(crate) fn quantile_at(&self, at_load: &AtLoad<'_>, p: f64) -> Result<Parameter, Error> {
+        if at_load.fitted.response_mean.is_infinite() {
             let least = self.classes.iter().map(|class| class.service.mean.value);
             let low = self.requests.front_delay.low.max(0.0) + least.fold(f64::INFINITY, f64::min);
             return Ok(Parameter {
@@ -332,15 +364,15 @@ impl Model {
                 unit: "s".to_owned(),
             });
         }
-        let (node, operating) = &at_load.node;
-        let value_s = self.quantile(rate, p)?;
-        let at = node.at_time(value_s);
+        let AtLoad { nodes, rate, fitted, .. } = at_load;
+        let value_s = nodes.node.quantile(*rate, p)?;
+        let at = nodes.at_time(value_s);
         let shares = at_load.shares(&at);
-        let within = at_load.within_of(at.cdf(operating), &shares);
+        let within = at_load.within_of(at.node.cdf(fitted), &shares);
         let unstable = at_load.is_perhaps_unstable() || at_load.unknown >= 1.0;
         Quantile { p, value_s }.interval(&shares, &within, unstable, |replicate, t| {
-            let of = replicate.and_then(|i| at_load.replicates.get(i));
-            let (node, operating) = of.unwrap_or(&at_load.node);
+            let of = replicate.and_then(|i| nodes.replicates.get(i).zip(at_load.replicates.get(i)));
+            let (node, operating) = of.unwrap_or((&nodes.node, fitted));
             node.at_time(t).cdf(operating)
         })
     }
@@ -348,10 +380,15 @@ impl Model {
     /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a
     /// tenth of a millisecond a replicate; some ten with workers.
     pub fn limits(&self) -> Result<Limits, Error> {
-        let (node, others) = (self.node()?, self.nodes_of_replicates()?);
+        self.limits_of(&self.nodes()?)
+    }
+
+    /// [`Model::limits`] by its nodes.
+    pub(crate) fn limits_of(&self, nodes: &Nodes) -> Result<Limits, Error> {
+        let Nodes { node, replicates: others } = nodes;
         let interval =
             |value: f64, others: Vec<f64>| Parameter::from_replicates(value, &others, "1/s");
-        let of = |f: &dyn Fn(&Node) -> f64| interval(f(&node), others.iter().map(f).collect());
+        let of = |f: &dyn Fn(&Node) -> f64| interval(f(node), others.iter().map(f).collect());
         let published = self.spotify_of_replicates()?;
         let published = published.iter().map(Spotify::confidence_limit).collect();
         Ok(Limits {
@@ -382,12 +419,24 @@ impl Model {
         within_s: f64,
         share: f64,
     ) -> Result<Parameter, Error> {
-        let value = self.largest_rate(within_s, share)?;
+        not_negative("the time of an objective", within_s)?;
+        let nodes = self.nodes()?;
+        self.largest_rate_by(&nodes, &nodes.at_time(within_s), share)
+    }
+
+    /// [`Model::largest_rate_with_interval`] by its nodes at the time of the objective.
+    pub(crate) fn largest_rate_by(
+        &self,
+        nodes: &Nodes,
+        at: &NodesAt,
+        share: f64,
+    ) -> Result<Parameter, Error> {
+        check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
+        let value = nodes.node.largest_rate_by(&at.node, at.t_s, share)?;
         let known_to = self.known_to();
         let mut others = Vec::new();
-        let at = self.node()?.at_time(within_s);
-        for node in self.nodes_of_replicates()? {
-            others.push(match node.largest_rate_by(&node.at_beside(&at), within_s, share) {
+        for (node, node_at) in nodes.replicates.iter().zip(&at.replicates) {
+            others.push(match node.largest_rate_by(node_at, at.t_s, share) {
                 Err(Error::Unattainable { .. }) => 0.0,
                 other => other?,
             });
@@ -399,13 +448,6 @@ impl Model {
     /// [`Model::largest_rate`] by the published model.
     pub fn spotify_largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         self.spotify()?.largest_rate(within_s, share)
-    }
-
-    /// The model at one time, for CDFs at many loads: [`Node::operating`] and [`NodeAt::cdf`].
-    pub fn at_time(&self, t_s: f64) -> Result<(Node, NodeAt), Error> {
-        let node = self.node()?;
-        let at = node.at_time(t_s);
-        Ok((node, at))
     }
 }
 
