@@ -32,9 +32,8 @@ pub struct Refused {
     pub tried: bool,
 }
 
-/// A reply with what is to be kept until its body has been relayed, and its server (`None`: the origin).
-pub type ReadOutcome<B> =
-    Result<(<B as Backend>::Reply, Option<Pending<B>>, Option<NodeId>), Refused>;
+/// A reply with what is to be kept until its body has been relayed.
+pub type ReadOutcome<B> = Result<(<B as Backend>::Reply, Option<Pending<B>>), Refused>;
 
 /// Why a write has no reply of a server's.
 pub enum NotWritten<E> {
@@ -133,7 +132,7 @@ impl<B: Backend> Router<B> {
                 News::Ended(attempt, node, Ok(reply)) => {
                     let whole = reply.is_whole();
                     if pending.replied(attempt, reply.head(), whole) {
-                        return Ok((reply, (!whole).then_some(pending), node));
+                        return Ok((reply, (!whole).then_some(pending)));
                     }
                     reason = self.named_reason(node, &reply).or(reason);
                 }

@@ -146,7 +146,7 @@ impl Gateway {
         let (patience, _) = self.patience(read.deadline, record);
         let deadline = record.received.saturating_add(patience);
         match self.router.read(&wanted.key, &wanted, deadline, &[]).await {
-            Ok((reply, pending, _)) => self.result_of_read(reply, pending, &wanted, read, record),
+            Ok((reply, pending)) => self.result_of_read(reply, pending, &wanted, read, record),
             Err(refused) => Err(self.error(refused, &read.key, patience)),
         }
     }

@@ -69,7 +69,7 @@ impl Parts<'_> {
         let answered = self.access.router.read(&request.key, &request, self.deadline, &[]).await;
         // `_pending` is held until the answer is complete: the engine counts the request until
         // then.
-        let (answer, _pending, _) = answered.map_err(|refused| {
+        let (answer, _pending) = answered.map_err(|refused| {
             let problem = problem_of(&self.access.error(refused, &request.key, self.patience));
             problem.about(&format!("part {part}"))
         })?;

@@ -318,7 +318,7 @@ impl Gateway {
             )
         });
         let found = match self.router.read_on(pending, under_way, &wanted, &[]).await {
-            Ok((reply, pending, _)) => {
+            Ok((reply, pending)) => {
                 self.result_of_read(reply, pending, &wanted, &read, &mut record)
             }
             Err(refused) => {

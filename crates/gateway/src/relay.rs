@@ -152,7 +152,7 @@ impl Relay {
         });
         let deadline = clock::now().saturating_add(self.router.backend.deadline.as_nanos() as u64);
         let continued = self.router.read(&rest.key, &request, deadline, &self.broke).await;
-        let (answer, pending, _) = continued.map_err(|refused| {
+        let (answer, pending) = continued.map_err(|refused| {
             format!("{who} broke off ({why}), and no other node could continue: {:?}", refused.why)
         })?;
         let other = self.router.name(answer.node);
