@@ -1,7 +1,7 @@
 //! The claims of experiments on predictions: the largest error among held-out loads.
 
+use super::claims::{Claim, Goal, Peer};
 use super::marks::{MarkedLoad, up_to};
-use super::{Claim, Goal, Peer};
 use report::Row;
 
 /// A claim on the error of predictions up to a load.

@@ -10,9 +10,10 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Deserialize;
 
+use super::context::Context;
+use super::lab;
 use super::marks::{self, Complaint, Mark};
 use super::provenance::Round;
-use super::{Context, lab};
 use record::RunFolder;
 
 /// `[again]` of an experiment's configuration.

@@ -19,7 +19,9 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal};
+use super::claims::{Claim, Goal};
+use super::context::Context;
+use design::claim;
 use queues::Outcome;
 
 /// `config.toml`.
@@ -113,11 +115,6 @@ fn all_named(context: &Context, folder: &Path) -> anyhow::Result<()> {
         ensure!(config.contains(file), "config.toml does not name {file}, which index.json lists");
     }
     Ok(())
-}
-
-/// A claim about a computed figure.
-fn claim(name: &str, value: f64, unit: &str, samples: usize) -> Claim {
-    Claim::counted(name, value, unit, samples as u64)
 }
 
 /// Rounds to the precision of the printed figures.

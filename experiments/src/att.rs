@@ -14,11 +14,12 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::claims::{Claim, Goal};
+use super::context::Context;
 use super::foreign::services::{self, Kind, Service};
 use super::lab::{self, Server};
-use super::machine::{Placement, processors};
+use super::machine::{Placement, TooSmall, processors};
 use super::quota::Quota;
-use super::{Claim, Context, Goal, TooSmall};
 
 /// `config.toml`.
 #[derive(Deserialize)]

@@ -13,8 +13,12 @@ use report::{Comparison, Observed, Selection, StepChoice};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::claims::{Claim, Goal};
+use super::context::Context;
+use super::covered;
+use super::lab;
 use super::provenance::Round;
-use super::{Claim, Context, Goal, covered, lab, thief};
+use super::thief;
 
 /// `config.toml`.
 #[derive(Deserialize)]
@@ -233,7 +237,7 @@ fn judge(config: &Config, rows: &[Row], cuts: &[Cut]) -> Vec<Claim> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::claims::Verdict;
 
     fn row(utilisation: f64, error: Option<f64>, used_for_fit: bool, inside: bool) -> Row {
         Row {

@@ -18,7 +18,8 @@ use report::tiers::world::{Disk, MemoryTier, World};
 use report::tiers::{Node, Recorded, Sampled};
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal};
+use super::claims::{Claim, Goal};
+use super::context::Context;
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]

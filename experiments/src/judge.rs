@@ -303,8 +303,8 @@ mod tests {
     #[test]
     fn claims_of_this_format_keep_their_verdicts() {
         let claims: Vec<Claim> = vec![
-            Claim::new("a", 1.0, 0.5, "s", 9).with_goal(crate::Goal::AtMost(2.0)).judged(),
-            Claim::new("b", 1.0, 1.5, "s", 9).with_goal(crate::Goal::AtMost(2.0)).judged(),
+            Claim::new("a", 1.0, 0.5, "s", 9).with_goal(crate::claims::Goal::AtMost(2.0)).judged(),
+            Claim::new("b", 1.0, 1.5, "s", 9).with_goal(crate::claims::Goal::AtMost(2.0)).judged(),
             Claim::new("c", 1.0, 1.5, "s", 9).judged(),
         ];
         let (_dir, folder) = record(&serde_json::to_string(&claims).unwrap());

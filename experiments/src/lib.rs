@@ -12,6 +12,7 @@ mod asl_tables;
 mod att;
 mod blowfish;
 pub mod claims;
+mod context;
 mod covered;
 mod demos;
 mod foreign;
@@ -57,6 +58,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 pub use claims::{Claim, Goal, Peer, Verdict};
+use context::Context;
 pub use machine::TooSmall;
 use provenance::Provenance;
 
@@ -73,48 +75,6 @@ pub struct Options {
     pub short: bool,
     /// Shows nothing of the progress.
     pub quiet: bool,
-}
-
-/// What an experiment is given.
-struct Context {
-    /// Its folder, with `config.toml`.
-    folder: PathBuf,
-    /// Where raw results and plots go.
-    out: PathBuf,
-    /// Where run folders, data and logs go; large, and not part of the record.
-    scratch: PathBuf,
-    /// Fewer points, at full width and with the same goals, in at most five minutes.
-    short: bool,
-    /// Shows nothing of the progress.
-    quiet: bool,
-    /// `run.json`: rounds, attempts and versions are told to it.
-    provenance: Provenance,
-}
-
-impl Context {
-    /// Reads `config.toml` as the experiment's own settings.
-    fn config<T: serde::de::DeserializeOwned>(&self) -> anyhow::Result<T> {
-        let path = self.folder.join("config.toml");
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        toml::from_str(&text).with_context(|| format!("{} is not as expected", path.display()))
-    }
-
-    /// Judges claims and writes them to `claims.json`.
-    fn record(&self, claims: &[Claim]) -> anyhow::Result<Vec<Claim>> {
-        let claims: Vec<Claim> = claims.iter().cloned().map(Claim::judged).collect();
-        let path = self.out.join("claims.json");
-        std::fs::write(&path, serde_json::to_string_pretty(&claims)? + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(claims)
-    }
-
-    /// Shows progress.
-    fn say(&self, what: impl AsRef<str>) {
-        if !self.quiet {
-            eprintln!("{}", what.as_ref());
-        }
-    }
 }
 
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;

@@ -10,8 +10,10 @@ use ground::window::key_hash;
 use record::clock::now;
 use serde::Deserialize;
 
+use super::claims::{Claim, Goal};
+use super::context::Context;
 use super::foreign::services::versitygw_program;
-use super::{Claim, Context, Goal, lab};
+use super::lab;
 
 /// `config.toml`.
 #[derive(Deserialize)]

@@ -13,7 +13,8 @@ use anyhow::{Context as _, ensure};
 use model::queue::{Mmm, Queue as _};
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal, Peer as Beside};
+use super::claims::{Claim, Goal, Peer as Beside};
+use super::context::Context;
 use peers::{Peer, Peers};
 use tasks::per_call;
 

@@ -14,10 +14,12 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use super::accuracy::Accuracy;
+use super::claims::{Claim, Goal};
+use super::context::Context;
+use super::lab;
 use super::marks::{self, Mark, MarkedLoad};
 use super::memory_group::MemoryGroup;
 use super::provenance::Round;
-use super::{Claim, Context, Goal, lab};
 use counters::Shares;
 use parts::{Nginx, SlowDisk};
 use record::RunFolder;

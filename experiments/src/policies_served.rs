@@ -15,9 +15,10 @@ use engine::route::{Policy, Ring};
 use ground::window::{Histogram, Operation, Outcome};
 use serde::Deserialize;
 
+use super::claims::{Claim, Goal, Peer};
+use super::context::Context;
 use super::lab::{self, Catalogue, Server};
 use super::slices::{self, Blocks, Interval};
-use super::{Claim, Context, Goal, Peer};
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]
@@ -317,7 +318,7 @@ impl<'a> Antagonist<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::claims::Verdict;
 
     #[test]
     fn policies_are_compared_within_blocks() {

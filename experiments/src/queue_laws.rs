@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal, Peer};
+use super::claims::{Claim, Goal, Peer};
+use super::context::Context;
 use case::{Case, Effort, Law, Outcome, Shape};
 use report::grid::Grid;
 

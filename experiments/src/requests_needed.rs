@@ -13,7 +13,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use report::grid::Grid;
 use serde::{Deserialize, Serialize};
 
-use super::{Claim, Context, Goal};
+use super::claims::{Claim, Goal};
+use super::context::Context;
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]

@@ -8,8 +8,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
+use super::claims::{Claim, Goal};
+use super::context::Context;
 use super::foreign::services::versitygw_program;
-use super::{Claim, Context, Goal, lab};
+use super::lab;
 
 /// `config.toml`.
 #[derive(Deserialize)]

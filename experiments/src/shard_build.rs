@@ -15,9 +15,10 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
+use super::claims::{Claim, Goal};
+use super::context::Context;
 use super::memory_group::MemoryGroup;
 use super::texts::Texts;
-use super::{Claim, Context, Goal};
 use configuration::Size;
 use import::Import;
 use report::grid::Grid;

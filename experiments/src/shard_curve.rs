@@ -14,7 +14,9 @@ use anyhow::{Context as _, ensure};
 use model::statistics::batch_means;
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal, lab};
+use super::claims::{Claim, Goal};
+use super::context::Context;
+use super::lab;
 use report::grid::Grid;
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, standalone};
 
@@ -267,7 +269,7 @@ impl Dataset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::claims::Verdict;
 
     fn dataset() -> Dataset {
         let point = |rates: [u32; 2], footprint: f64, speed: f64| {

@@ -21,7 +21,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Claim, Context, Goal, Peer};
+use super::claims::{Claim, Goal, Peer};
+use super::context::Context;
 use config::{Class, Config, Goals, TextConfig};
 use engine::{COMMAND, Engine};
 use measure::{Cell, TextMeasurements};

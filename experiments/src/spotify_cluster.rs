@@ -7,6 +7,7 @@
 //! stands for several of the paper's servers side by side, as in `spotify-single`, so that the
 //! measurement at 90 % is narrow enough within minutes.
 
+mod config;
 mod plan;
 mod simulation;
 mod system;
@@ -16,16 +17,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use model::ClusterModel;
 use model::storage::{Change, Popularity};
-use serde::Deserialize;
 
 use super::accuracy::Accuracy;
-use super::again::Again;
+use super::claims::Claim;
+use super::context::Context;
 use super::lab::{self, Catalogue, Server};
 use super::machine::{self, COST_RATE_MAX, Cost, Fit, Placement};
 use super::marks::{Mark, MarkedLoad};
 use super::provenance::Round;
-use super::{Claim, Context};
-use configuration as config;
+use config::{Config, Scenario, WITHIN_S};
 use plan::Plan;
 use record::RunFolder;
 use report::cluster::{self, ClusterComparison, ClusterRuns, FittedCluster};
@@ -33,71 +33,8 @@ use report::table::cluster_table;
 use report::{self, Selection};
 use system::System;
 
-/// `config.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    objects: u64,
-    object_bytes: u64,
-    replicas: usize,
-    fit_utilisations: Vec<f64>,
-    fit_s: f64,
-    held_out_utilisations: Vec<f64>,
-    changed_utilisations: Vec<f64>,
-    half_width_points: f64,
-    half_width_points_high: f64,
-    measure_s_min: f64,
-    measure_s_max: f64,
-    relaxation_times: f64,
-    warmup_s_min: f64,
-    scale_min: f64,
-    again: Again,
-    /// `[gateway]` of the gateway's configuration.
-    gateway: toml::Table,
-    cluster: Vec<Scenario>,
-    short: Short,
-}
-
-impl Config {
-    /// `[gateway]` with what it does not say filled in.
-    fn gateway(&self) -> anyhow::Result<config::Gateway> {
-        let gateway = toml::Value::Table(self.gateway.clone());
-        let text = toml::to_string(&toml::Table::from_iter([("gateway".to_owned(), gateway)]))?;
-        Ok(config::Config::parse(&text, "config.toml", &[])?.gateway)
-    }
-}
-
-/// What `--short` measures: one cluster, fewer loads.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Short {
-    cluster: String,
-    fit_utilisations: Vec<f64>,
-    held_out_utilisations: Vec<f64>,
-    changed_utilisations: Vec<f64>,
-}
-
-/// A cluster of equal nodes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Scenario {
-    name: String,
-    nodes: u32,
-    /// Reads/s that a disk serves, its law and squared coefficient of variation.
-    mu_per_s: f64,
-    kind: String,
-    scv: f64,
-    /// Disks side by side in each node.
-    disks: u32,
-    /// Share of an equal part of the catalogue that a node's memory holds.
-    hit_ratio: f64,
-}
-
 /// The paper's largest error of prediction for a cluster, points (Section V).
 const PUBLISHED_POINTS: f64 = 9.3;
-
-/// Response times that are compared, seconds.
-const WITHIN_S: [f64; 3] = [0.020, 0.050, 0.100];
 
 /// The load at which the cost of a request is measured, and for how long, seconds.
 const COST_UTILISATION: f64 = 0.3;

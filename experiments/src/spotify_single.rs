@@ -13,11 +13,12 @@ use serde::Deserialize;
 
 use super::accuracy::Accuracy;
 use super::again::Again;
+use super::claims::Claim;
+use super::context::Context;
 use super::lab::{self, Catalogue, Server};
 use super::machine::{self, COST_RATE_MAX, Cost, Fit, Placement};
 use super::marks::{Mark, MarkedLoad};
 use super::provenance::Round;
-use super::{Claim, Context};
 use record::RunFolder;
 use report::{self, Comparison, Observed, Page, Selection};
 

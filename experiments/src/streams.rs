@@ -11,8 +11,9 @@ use anyhow::{Context as _, bail, ensure};
 use configuration::{Class, Config, Device, Kind, Service, Size};
 use serde::{Deserialize, Serialize};
 
+use super::claims::{Claim, Goal};
+use super::context::Context;
 use super::lab;
-use super::{Claim, Context, Goal};
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]

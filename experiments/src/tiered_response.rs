@@ -10,9 +10,10 @@ use report::{Comparison, Observed, Page, Selection};
 use serde::Deserialize;
 
 use super::accuracy::Accuracy;
+use super::claims::Claim;
+use super::context::Context;
 use super::lab::{self, ENTRY_BYTES, Server};
 use super::marks::MarkedLoad;
-use super::{Claim, Context};
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]

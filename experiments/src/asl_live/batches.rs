@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use super::Config;
+use super::config::Config;
 
 /// Batches, ready to be asked for.
 pub(super) struct Batches {

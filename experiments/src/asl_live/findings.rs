@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use model::design::{Factorial, Form};
 use serde::Serialize;
 
-use super::Settings;
+use super::config::Settings;
 use super::measured::{MeasuredRow, Repetition};
 use super::parameters::Parameters;
 use super::predict::Limit;

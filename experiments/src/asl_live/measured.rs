@@ -12,11 +12,12 @@ use rand::seq::SliceRandom;
 use record::{HostSampler, RunFolder};
 use serde::Serialize;
 
+use super::config::{Settings, Times};
 use super::parameters::{POOL, of_step, total};
 use super::predict::Prediction;
 use super::rows::{Row, System, Work};
 use super::system::{Lab, LoadPlan};
-use super::{Context, Settings, Times};
+use crate::context::Context;
 use crate::marks::{Complaint, Mark};
 use crate::provenance::Round;
 

@@ -6,6 +6,7 @@
 //! are measured first, and are written to the record before any row is measured.
 
 mod batches;
+mod config;
 mod distance;
 mod findings;
 mod measured;
@@ -18,115 +19,17 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Context as _, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::Context as _;
+use serde::Serialize;
 
-use super::{Claim, Context};
+use super::claims::Claim;
+use super::context::Context;
+use config::{Config, Settings};
 pub use distance::Distance;
 use measured::MeasuredRow;
 use parameters::Parameters;
-use rows::{Levels, MultiGets, Points};
+use rows::MultiGets;
 use system::Lab;
-
-/// `config.toml`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    seed: u64,
-    repetitions: u32,
-    value_bytes: u64,
-    keys: u64,
-    filled_share: f64,
-    think_ms: f64,
-    distance_ms: f64,
-    multi_get_clients: u32,
-    batches: String,
-    batch_rows: usize,
-    links: Links,
-    times: Times,
-    curve: CurvePoints,
-    full: Points,
-    design: Levels,
-    short: Points,
-    short_times: Times,
-}
-
-/// Bandwidths of what leaves a machine.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Links {
-    /// Mbit/s.
-    server: f64,
-    /// Mbit/s.
-    client: f64,
-    /// Mbit/s.
-    middleware: f64,
-    burst_bytes: u32,
-    middleware_burst_bytes: u32,
-}
-
-/// How long to measure, seconds.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Times {
-    ramp: f64,
-    /// A row is measured until so many requests are expected …
-    requests: f64,
-    /// … but so long at least …
-    shortest: f64,
-    /// … and at most.
-    longest: f64,
-    curve_ramp: f64,
-    curve: f64,
-    bandwidth: f64,
-    light: f64,
-}
-
-/// Clients of the curves.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CurvePoints {
-    clients: Vec<u32>,
-    machine: Vec<u32>,
-}
-
-/// What all parts need of the configuration.
-#[derive(Clone, Debug)]
-struct Settings {
-    seed: u64,
-    repetitions: u32,
-    value_bytes: u64,
-    keys: u64,
-    filled_share: f64,
-    think_ms: f64,
-    distance_ms: f64,
-    links: Links,
-    curve: CurvePoints,
-}
-
-impl Config {
-    fn settings(&self) -> anyhow::Result<Settings> {
-        let rows = [&self.full, &self.short].into_iter();
-        let clients = rows.flat_map(|p| p.middleware_clients.iter().chain(&p.clients));
-        let clients = clients.chain([&self.design.clients, &self.multi_get_clients]);
-        for &n in clients.chain(&self.curve.clients) {
-            ensure!(n > 0 && n % 2 == 0, "config.toml: {n} clients: an even number expected");
-        }
-        ensure!(self.think_ms > 0.0, "config.toml: think_ms: above 0 expected");
-        ensure!((0.5..=1.0).contains(&self.filled_share), "config.toml: filled_share: 0.5 to 1");
-        Ok(Settings {
-            seed: self.seed,
-            repetitions: self.repetitions,
-            value_bytes: self.value_bytes,
-            keys: self.keys,
-            filled_share: self.filled_share,
-            think_ms: self.think_ms,
-            distance_ms: self.distance_ms,
-            links: self.links.clone(),
-            curve: self.curve.clone(),
-        })
-    }
-}
 
 /// What is written before rows are measured.
 #[derive(Serialize)]

@@ -8,9 +8,10 @@ use model::laws::Quantities;
 use record::{RunFolder, Step};
 use serde::Serialize;
 
+use super::config::{Settings, Times};
 use super::rows::{System, WORKERS_MANY, Work};
 use super::system::{CLIENT, Lab, LoadPlan, MIDDLEWARES, SERVERS};
-use super::{Context, Settings, Times};
+use crate::context::Context;
 
 /// Bandwidths of what leaves a machine, bytes/s, by the counters of its link while large values
 /// fill it.

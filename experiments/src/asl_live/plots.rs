@@ -3,7 +3,7 @@
 
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, standalone};
 
-use super::Settings;
+use super::config::Settings;
 use super::measured::MeasuredRow;
 use super::rows::{Part, Work};
 

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use model::network::{Class, Network, Station};
 use serde::Serialize;
 
-use super::Settings;
+use super::config::Settings;
 use super::parameters::{Light, Parameters};
 use super::rows::{Row, System, Work};
 

@@ -14,7 +14,7 @@ use ground::window::Window;
 use record::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Settings;
+use super::config::Settings;
 use super::rows::{System, Work};
 use crate::lab;
 use crate::network::Network;

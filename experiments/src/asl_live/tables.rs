@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use report::grid::Grid;
 
-use super::Settings;
+use super::config::Settings;
 use super::findings::Design;
 use super::measured::MeasuredRow;
 use super::parameters::Parameters;

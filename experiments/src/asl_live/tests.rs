@@ -1,13 +1,14 @@
 //! Predictions from made-up parameters whose results are known, and tables and claims from made-up
 //! measurements.
 
+use super::config::{CurvePoints, Links, Settings};
 use super::findings::{claims, design};
 use super::measured::{MeasuredRow, Repetition};
 use super::parameters::{Bandwidths, Curve, Light, Parameters};
 use super::predict::{Limit, predict};
 use super::rows::tests::few;
 use super::rows::{Levels, Row, System, Work};
-use super::{CurvePoints, Links, Settings, plots, tables};
+use super::{plots, tables};
 use crate::claims::Verdict;
 
 fn settings() -> Settings {
@@ -172,7 +173,7 @@ fn as_predicted(factor: f64) -> Vec<MeasuredRow> {
 fn claims_hold_where_predictions_do() {
     let verdicts = |factor: f64| -> Vec<(String, Option<Verdict>)> {
         let claims = claims(&as_predicted(factor), &parameters(), &settings());
-        claims.into_iter().map(crate::Claim::judged).map(|c| (c.name, c.verdict)).collect()
+        claims.into_iter().map(crate::claims::Claim::judged).map(|c| (c.name, c.verdict)).collect()
     };
     let of = |verdicts: &[(String, Option<Verdict>)], name: &str| {
         let found: Vec<_> = verdicts.iter().filter(|(own, _)| own.starts_with(name)).collect();

@@ -14,9 +14,8 @@ use serde::Deserialize;
 
 use super::allocation::{self, Effect};
 use super::cells::{Range, Sheet};
-use super::claim;
 use super::csv::{Table, digits, rounding};
-use crate::{Claim, Goal};
+use crate::claims::{Claim, Goal};
 use report::grid::Grid;
 
 /// The tables of the designs.
@@ -510,4 +509,9 @@ fn observations(folder: &Path, file: &str, sheet: &mut Sheet) -> anyhow::Result<
         grid.text()
     );
     Ok((Runs { versions: vec![cells], half, told_by: None }, text))
+}
+
+/// A claim about a computed figure.
+pub(super) fn claim(name: &str, value: f64, unit: &str, samples: usize) -> Claim {
+    Claim::counted(name, value, unit, samples as u64)
 }

@@ -9,7 +9,8 @@ use super::curve::Curve;
 use super::plot::over_time;
 use super::world::{Fill, Phase, Second, Setting, Start, World};
 use super::{SpeedRecords, each, layers, write};
-use crate::{Claim, Context, Goal};
+use crate::claims::{Claim, Goal};
+use crate::context::Context;
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]

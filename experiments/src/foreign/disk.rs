@@ -65,7 +65,8 @@ impl Throttled {
 
 /// Why there is no throttled disk on this machine.
 pub(super) fn lacks() -> Option<String> {
-    let missing = ["losetup", "mkfs.ext4", "mount"].into_iter().find(|p| !super::needs::program(p));
+    let missing =
+        ["losetup", "mkfs.ext4", "mount"].into_iter().find(|p| !super::installed::program(p));
     if let Some(program) = missing {
         return Some(format!("{program} is missing"));
     }

@@ -12,7 +12,7 @@ use report::import::{self, Cut, Options};
 use report::{Comparison, Observed, Selection};
 use serde::Serialize;
 
-use super::judged::{Loads, worst};
+use super::loads::{Loads, worst};
 
 /// Digits after the point of a second of the completion and of the duration, with a name.
 const RESOLUTIONS: [(&str, usize, usize); 3] = [

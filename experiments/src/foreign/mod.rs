@@ -5,7 +5,9 @@
 //! generator on another.
 
 mod disk;
+mod installed;
 mod judged;
+mod loads;
 mod logs;
 mod needs;
 mod postgres;
@@ -17,11 +19,14 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use super::machine::{Placement, busy_over, processors};
+use super::claims::Claim;
+use super::context::Context;
+use super::lab;
+use super::machine::{Placement, TooSmall, busy_over, processors};
 use super::marks;
 use super::provenance::Round;
-use super::{Claim, Context, TooSmall, lab};
-use judged::{Judged, Loads};
+use judged::Judged;
+use loads::Loads;
 use model::fit::{ClosedAt, ClosedLoop};
 use model::statistics::batch_means;
 use record::RunFolder;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 
-use super::needs;
+use super::installed::library;
 
 /// Whose processes these are, because the server refuses to run as root: `nobody`.
 const USER: u32 = 65534;
@@ -30,7 +30,7 @@ pub(super) fn lacks() -> Option<String> {
     }
     let missing = ["initdb", "postgres"].into_iter().find_map(|name| program(name).err());
     let missing = missing.map(|error| format!("{error:#}"));
-    missing.or_else(|| (!needs::library("libpq.so.5")).then(|| "libpq.so.5 is missing".to_owned()))
+    missing.or_else(|| (!library("libpq.so.5")).then(|| "libpq.so.5 is missing".to_owned()))
 }
 
 /// A program of PostgreSQL: from the path, or of the newest version where Debian has them.

@@ -14,7 +14,8 @@ use super::cluster::Strays;
 use super::history::{self, Action, Operation, Place, Written};
 use super::load::Log;
 use super::service::{self, Effect, Reads, Struck};
-use crate::{Claim, Context, Goal};
+use crate::claims::{Claim, Goal};
+use crate::context::Context;
 
 /// Largest number of violations whose surrounding history is recorded.
 const SHOWN_MAX: usize = 20;

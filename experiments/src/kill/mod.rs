@@ -40,8 +40,9 @@ use self::interrupt::Interrupt;
 use self::load::{Clients, Load, Log};
 use self::service::Struck;
 use self::store::{Kind, Store};
+use super::claims::Claim;
+use super::context::Context;
 use super::lab::{self, Server};
-use super::{Claim, Context};
 use record::clock::now;
 
 /// `config.toml`.

@@ -24,7 +24,8 @@ use record::trace::Trace;
 use report::tiers::world::{AnsweredRead, Disk, MemoryTier, World};
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal, Peer};
+use super::claims::{Claim, Goal, Peer};
+use super::context::Context;
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]

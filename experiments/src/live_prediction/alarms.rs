@@ -13,30 +13,12 @@ use model::fit::Watched;
 use model::live::Live;
 use model::statistics::quantile;
 use record::RunFolder;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::super::lab;
-use super::super::{Claim, Context, Goal};
-use super::Config;
-
-/// `[alarms]` of `config.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Settings {
-    keys: u32,
-    zipf: f64,
-    /// Share of the objects that fit into memory.
-    memory: f64,
-    /// Utilisation of the disks before anything changes.
-    utilisation: f64,
-    /// When the change comes, and how long the node is watched after it, seconds.
-    at_s: f64,
-    watched_s: f64,
-    /// A change that is not told within this time is missed, seconds.
-    within_s: f64,
-    slow: f64,
-    refit_s: f64,
-}
+use super::config::{AlarmSettings, Config};
+use crate::claims::{Claim, Goal};
+use crate::context::Context;
 
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -51,7 +33,7 @@ enum What {
 impl What {
     const ALL: [What; 4] = [What::Nothing, What::SlowDisks, What::Flush, What::Shift];
 
-    fn fault(self, settings: &Settings) -> Option<String> {
+    fn fault(self, settings: &AlarmSettings) -> Option<String> {
         let at = settings.at_s;
         match self {
             What::Nothing => None,
@@ -214,7 +196,7 @@ fn alarms(
     found
 }
 
-fn claims(watched: &[Watching], settings: &Settings) -> Vec<Claim> {
+fn claims(watched: &[Watching], settings: &AlarmSettings) -> Vec<Claim> {
     let hours = watched.iter().map(|w| w.quiet_s).sum::<f64>() / 3600.0;
     let alarms: usize = watched.iter().map(|w| w.false_alarms).sum();
     let name = "false alarms in an hour without a change (virtual time)";
@@ -251,7 +233,7 @@ mod tests {
     fn every_change_is_a_fault_that_the_simulator_knows() {
         let text = "keys = 1000\nzipf = 0.9\nmemory = 0.1\nutilisation = 0.4\nat_s = 300.0\n\
                     watched_s = 90.0\nwithin_s = 60.0\nslow = 1.5\nrefit_s = 30.0";
-        let settings: Settings = toml::from_str(text).unwrap();
+        let settings: AlarmSettings = toml::from_str(text).unwrap();
         for what in What::ALL {
             let fault = what.fault(&settings);
             assert_eq!(fault.is_none(), what == What::Nothing);

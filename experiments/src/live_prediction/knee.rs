@@ -2,6 +2,8 @@
 //! objective.
 
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use anyhow::Context as _;
 use ground::window::Window;
@@ -9,25 +11,12 @@ use model::statistics::quantile;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use record::{RunFolder, Step};
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::lab::{Catalogue, Server};
-use super::super::{Claim, Context, Goal};
-use super::{Config, read_model};
-
-/// `[knee]` of `config.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Settings {
-    /// Utilisation of the disks at which the headroom is asked for, and for how long it is held.
-    utilisation: f64,
-    base_s: f64,
-    /// Loads as multiples of the largest that the node says it can bear, and the length of each.
-    loads: Vec<f64>,
-    load_s: f64,
-    /// The beginning of each load, which does not count.
-    settle_s: f64,
-}
+use super::config::Config;
+use crate::claims::{Claim, Goal};
+use crate::context::Context;
 
 /// Resamplings of the seconds of each load.
 const DRAWS: usize = 400;
@@ -171,6 +160,17 @@ fn interval(loads: &[Loaded], share: f64, seed: u64) -> (f64, f64) {
     }
     let at = |p: f64| quantile(&found, p).unwrap_or(f64::NAN);
     (at(0.025), at(0.975))
+}
+
+/// What a node's model says.
+pub(super) fn read_model(url: &str) -> anyhow::Result<Value> {
+    let address = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).context("cannot connect to the node")?;
+    write!(stream, "GET /model HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    let body = reply.split_once("\r\n\r\n").context("the node's reply has no end of its head")?.1;
+    serde_json::from_str(body).context("the node's reply is not JSON")
 }
 
 #[cfg(test)]

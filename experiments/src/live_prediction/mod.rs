@@ -2,86 +2,25 @@
 //! headroom against the true knee (`knee`); its alarms (`alarms`).
 
 mod alarms;
+mod config;
 mod knee;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::io::BufRead as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use model::statistics::quantile;
 use serde::Deserialize;
-use serde_json::Value;
 
+use super::claims::{Claim, Goal, Peer};
+use super::context::Context;
 use super::lab::{self, Catalogue, Server};
-use super::{Claim, Context, Goal, Peer};
-use record::RunFolder;
-
-/// `config.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    trace: PathBuf,
-    day_starts_s: usize,
-    day_s: usize,
-    objects: u64,
-    object_bytes: u64,
-    hit_ratio: f64,
-    disks: u32,
-    disk_per_s: f64,
-    peak_utilisation: f64,
-    objective_ms: f64,
-    seed: u64,
-    knee: knee::Settings,
-    alarms: alarms::Settings,
-    full: Part,
-    short: Part,
-}
-
-impl Config {
-    /// Requests/s at which the disks are always busy.
-    fn capacity(&self) -> f64 {
-        f64::from(self.disks) * self.disk_per_s / (1.0 - self.hit_ratio)
-    }
-
-    /// Loads a node with steps of (requests/s, seconds).
-    fn load(
-        &self,
-        context: &Context,
-        catalogue: &Catalogue,
-        server: &Server,
-        steps: &[(f64, f64)],
-        name: &str,
-    ) -> anyhow::Result<RunFolder> {
-        let mut arguments = catalogue.uniform(1.0, (0.0, 1.0), self.seed);
-        arguments.retain(|a| {
-            !["--rate", "--warmup", "--duration"].iter().any(|name| a.starts_with(name))
-        });
-        let schedule: Vec<String> =
-            steps.iter().map(|(rate, seconds)| format!("{rate:.1}:{seconds}s")).collect();
-        let more = ["--schedule", &schedule.join(","), "--times", "0", "--threads", "1"];
-        arguments.extend(more.map(str::to_owned));
-        lab::load(server.url(), &arguments, &context.scratch.join(name), context.quiet)
-    }
-}
-
-/// How fast the day passes.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Part {
-    replay_s: f64,
-    /// Length of a step of the load. The rate is constant within a step.
-    step_s: f64,
-    ahead_s: f64,
-    refit_s: f64,
-    scored_s: f64,
-    /// Runs of each kind in which alarms are counted.
-    alarm_seeds: u64,
-}
+use config::{Config, Part};
+use knee::read_model;
 
 /// Time between two looks at the node's model.
 const LOOK: Duration = Duration::from_secs(5);
@@ -199,17 +138,6 @@ fn replay(
         loading.join().map_err(|_| anyhow::anyhow!("the load generator's thread ended early"))?
     })?;
     Ok((found.into_values().collect(), cost))
-}
-
-/// What a node's model says.
-fn read_model(url: &str) -> anyhow::Result<Value> {
-    let address = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).context("cannot connect to the node")?;
-    write!(stream, "GET /model HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply)?;
-    let body = reply.split_once("\r\n\r\n").context("the node's reply has no end of its head")?.1;
-    serde_json::from_str(body).context("the node's reply is not JSON")
 }
 
 /// The predictions that a node has compared, and the processor time of its model.

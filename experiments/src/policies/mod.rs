@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal};
+use super::claims::{Claim, Goal};
+use super::context::Context;
 use world::{Outcome, Policy, Setting};
 
 /// `config.toml`.

@@ -1,43 +1,10 @@
 //! The grid of `experiments/proxy`: what is sent to which system, and what is claimed of it.
 
 use super::super::slices::{Blocks, Interval};
-use super::super::{Claim, Goal, Peer};
 use super::client::Slice;
+use super::kind::Kind;
 use super::values::{ValueSize, Values};
-
-/// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Get,
-    Set,
-    /// Sets and gets.
-    Mix,
-    MultiGet,
-}
-
-impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Get, Kind::Set, Kind::Mix, Kind::MultiGet];
-
-    /// The load client's name of it.
-    pub fn mode(self) -> &'static str {
-        match self {
-            Kind::Get => "get",
-            Kind::Set => "set",
-            Kind::Mix => "mix",
-            Kind::MultiGet => "mget",
-        }
-    }
-
-    /// As claims and tables call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Get => "get",
-            Kind::Set => "set",
-            Kind::Mix => "1:9",
-            Kind::MultiGet => "multi-get",
-        }
-    }
-}
+use crate::claims::{Claim, Goal, Peer};
 
 /// The proxies that are compared, in the order of a block's slices.
 pub const SYSTEMS: [&str; 3] = ["concertina", "twemproxy", "memcached proxy"];
@@ -155,8 +122,9 @@ pub fn stall_claim(kind: Kind, slices: &Blocks<Slice>) -> Claim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Verdict, slices};
+    use super::super::super::slices;
     use super::*;
+    use crate::claims::Verdict;
 
     fn slice(rate: f64, proxy_us: f64, p99_us: f64) -> Slice {
         Slice { rate, proxy_us, p99_us, ..Slice::default() }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::super::machine::threads_s;
-use super::cells::Kind;
+use super::kind::Kind;
 
 /// Where a slice's requests go, and whose processor time is counted.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 
 mod cells;
 mod client;
+mod kind;
 mod stall;
 mod systems;
 mod values;
@@ -18,14 +19,16 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::claims::Claim;
+use super::context::Context;
 use super::machine::{self, Placement};
 use super::marks::{Complaint, Mark};
 use super::provenance::Round;
 use super::serve_objects::peers::Bench;
 use super::slices::{self, Blocks, SLICE_S_MAX};
-use super::{Claim, Context};
-use cells::{Cell, Kind, STALLED, STALLS, SYSTEMS};
+use cells::{Cell, STALLED, STALLS, SYSTEMS};
 use client::{Load, Slice, Target};
+use kind::Kind;
 use record::HostSampler;
 use report::grid::Grid;
 use stall::Stall;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use configuration::{Config as ServerConfig, Pool, PoolRouting, Role};
 
-use super::super::Context;
 use super::super::lab;
 use super::super::serve_objects::peers::Peer;
 use super::client::Target;
+use crate::context::Context;
 
 /// Programs of the rivals.
 pub struct Programs {

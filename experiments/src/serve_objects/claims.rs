@@ -1,10 +1,12 @@
 //! The claims of objects from memory.
 
+use super::names::{
+    CEILING, GATEWAY, HAPROXY, HYPER, NGINX, NODE, PROXY_CACHE, RELAY, URING, VARNISH,
+};
 use super::peers::Slice;
-use super::{CEILING, GATEWAY, HAPROXY, HYPER, NGINX, NODE, PROXY_CACHE, RELAY, URING, VARNISH};
+use crate::claims::{Claim, Goal};
 use crate::marks::Mark;
 use crate::slices::{Blocks, Interval};
-use crate::{Claim, Goal};
 
 /// The goals for a size of objects, as ratios; NaN where there is none.
 struct Goals {
@@ -152,10 +154,11 @@ pub(super) fn claims(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{NAMES, marks};
+    use super::super::marks;
     use super::*;
-    use crate::Verdict;
+    use crate::claims::Verdict;
     use crate::marks::Complaint;
+    use crate::serve_objects::names::NAMES;
     use crate::slices;
 
     fn slice(rate: f64, cpu_us: &[f64]) -> Slice {

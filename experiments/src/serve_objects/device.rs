@@ -19,9 +19,10 @@ use serde::Deserialize;
 use super::super::lab::{self, Catalogue};
 use super::super::machine::Placement;
 use super::super::slices::{self, Blocks};
-use super::super::{Claim, Context, Goal};
 use super::peers::{Bench, Peer, Request, Slice, Target};
 use super::rivals;
+use crate::claims::{Claim, Goal};
+use crate::context::Context;
 
 /// A part of `config.toml`.
 #[derive(Debug, Deserialize)]
@@ -309,7 +310,7 @@ fn claims(settings: &Settings, running: &[usize], blocks: &Blocks<Slice>) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::claims::Verdict;
 
     #[test]
     fn the_node_is_compared_with_what_is_installed() {

@@ -6,6 +6,7 @@
 
 mod claims;
 mod device;
+mod names;
 pub(super) mod peers;
 mod rivals;
 
@@ -14,13 +15,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::claims::Claim;
+use super::context::Context;
 use super::lab::{self, Catalogue};
 use super::machine::{self, Placement};
 use super::marks::{Complaint, Mark};
 use super::provenance::Round;
 use super::slices::{self, Blocks, SLICE_S_MAX};
-use super::{Claim, Context};
 use configuration::{Config as ServerConfig, Role};
+use names::{CEILING, NAMES, name_of};
 use peers::{Bench, Peer, Request, Slice, Target};
 use record::HostSampler;
 use report::grid::Grid;
@@ -58,36 +61,6 @@ impl Config {
 /// take, unmarked.
 const CLIENT_MAX: f64 = 0.8;
 const STOLEN_MAX: f64 = 0.05;
-
-/// The systems of one size of objects, by their numbers.
-const NAMES: [&str; 10] = [
-    "ceiling",
-    "nginx static",
-    "node",
-    "nginx proxy_cache",
-    "gateway + node",
-    "raw relay + ceiling",
-    "bare hyper",
-    "raw io_uring",
-    "Varnish",
-    "HAProxy cache",
-];
-const CEILING: usize = 0;
-const NGINX: usize = 1;
-const NODE: usize = 2;
-const PROXY_CACHE: usize = 3;
-const GATEWAY: usize = 4;
-const RELAY: usize = 5;
-const HYPER: usize = 6;
-const URING: usize = 7;
-const VARNISH: usize = 8;
-const HAPROXY: usize = 9;
-
-/// The name of a system of any size.
-fn name_of(sizes: &[u64], system: usize) -> String {
-    let size = sizes.get(system / NAMES.len()).copied().unwrap_or_default();
-    format!("{} KiB {}", size / 1024, NAMES[system % NAMES.len()])
-}
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;

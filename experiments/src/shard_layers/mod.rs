@@ -14,7 +14,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::{Claim, Context, Goal, lab};
+use super::claims::{Claim, Goal};
+use super::context::Context;
+use super::lab;
 use measured::{Changed, Curve, Dataset, Measurements, Query};
 
 /// Largest processor time of a sweep for a pair of layers that is claimed, seconds for each
@@ -161,7 +163,7 @@ fn curves(dataset: &Dataset) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::claims::Verdict;
 
     #[test]
     fn claims_are_of_what_was_measured() {

@@ -10,7 +10,7 @@ use super::engine::{self, Engine, Open};
 use super::oracle;
 use super::protocol::{Built, Form, Kind, Question};
 use super::questions::CheckedQuery;
-use crate::Context;
+use crate::context::Context;
 
 /// The resources that an engine needs for a text.
 #[derive(Clone, Debug, Serialize)]

@@ -15,7 +15,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::{Claim, Context, Goal, lab, provenance};
+use super::claims::{Claim, Goal};
+use super::context::Context;
+use super::lab;
+use super::provenance;
 use curve::{Curve, Ratio};
 use measured::{Measurements, Query};
 

@@ -1,9 +1,10 @@
 //! The claims about the findings, and their table.
 
+use super::config::Config;
+use super::findings::{Findings, LayersRow, Row};
 use super::measured::Figure;
 use super::oracle::Kind;
-use super::{Config, Findings, LayersRow, Row};
-use crate::{Claim, Goal};
+use crate::claims::{Claim, Goal};
 use report::grid::Grid;
 
 /// All claims.
@@ -153,7 +154,9 @@ pub(super) fn table(findings: &Findings) -> String {
 fn cells(row: &Row) -> Vec<String> {
     let cpu = row.cpu_us.iter().map(|(_, us)| format!("{us:.0}")).collect::<Vec<_>>().join(" + ");
     let busiest = row.queues.iter().max_by(|a, b| a.utilisation.total_cmp(&b.utilisation));
-    let of = |f: &dyn Fn(&super::Queue) -> String| busiest.map_or(String::new(), f);
+    let of = |f: &dyn Fn(&crate::shard_served::measured::Queue) -> String| {
+        busiest.map_or(String::new(), f)
+    };
     vec![
         row.system.clone(),
         row.kind.in_words().to_owned(),
@@ -176,7 +179,7 @@ fn cells(row: &Row) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
+    use crate::claims::Verdict;
 
     #[test]
     fn one_wrong_answer_fails_the_claim() {

@@ -7,6 +7,8 @@
 //! times at the lightest.
 
 mod claims;
+mod config;
+mod findings;
 mod measured;
 mod oracle;
 pub mod spike;
@@ -16,146 +18,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use ground::window::Window;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::kill::wire::Ask;
-use super::marks::{self, Mark};
+use super::claims::Claim;
+use super::context::Context;
+use super::lab;
+use super::marks::{self};
 use super::provenance::Round;
-use super::{Claim, Context, lab};
+use config::Config;
 use configuration::Fill;
-use measured::{Figure, Foretold, Queue};
-use oracle::{Frequencies, Kind, NAME, Question, Text, Words};
+use findings::{Findings, LayersRow, Row};
+use measured::Foretold;
+use oracle::{Kind, Question, Text, Words};
 use record::{RunFolder, Step};
-use system::{Layout, System};
-
-/// `config.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    text: PathBuf,
-    shards: usize,
-    words: Frequencies,
-    system: SystemConfig,
-    load: LoadConfig,
-    layers: LayersConfig,
-    goals: Goals,
-    short: Short,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SystemConfig {
-    nodes: usize,
-    replicas: u32,
-    window_s: f64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LoadConfig {
-    questions: usize,
-    checked: usize,
-    capacity_clients: usize,
-    capacity_s: f64,
-    shares: Vec<f64>,
-    warmup_s: f64,
-    measure_s: f64,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LayersConfig {
-    bytes: u64,
-    share: f64,
-    warmup_s: f64,
-    measure_s: f64,
-}
-
-/// The goals.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Goals {
-    node_p99_ms: f64,
-    gateway_p99_ms: f64,
-    foretold_points: f64,
-    layers_p99_ratio: f64,
-    layers_length_ratio: f64,
-}
-
-/// The changes of `--short`: fewer and shorter loads.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Short {
-    checked: usize,
-    capacity_s: f64,
-    shares: Vec<f64>,
-    warmup_s: f64,
-    measure_s: f64,
-    layers_warmup_s: f64,
-    layers_measure_s: f64,
-}
-
-/// The measurement of one load.
-#[derive(Serialize)]
-struct Row {
-    system: String,
-    kind: Kind,
-    /// Requests/s in a closed loop.
-    capacity_per_s: f64,
-    /// The rate as a share of the throughput in the closed loop.
-    share: f64,
-    rate_per_s: f64,
-    requests: u64,
-    /// Answers other than 200, requests given up or never sent.
-    failed: u64,
-    p50_ms: Figure,
-    p99_ms: Figure,
-    /// Processor time of each process for a request, µs.
-    cpu_us: Vec<(String, f64)>,
-    /// Share of the processor that other guests of the hypervisor had.
-    stolen: f64,
-    /// Warnings of the generator, and from the host's counters.
-    marks: Vec<Mark>,
-    #[serde(skip)]
-    step: Step,
-    queues: Vec<Queue>,
-    /// Predictions for the first shard's queue, from the service times of the lightest load.
-    foretold: Vec<Foretold>,
-    /// The same from the service times of this load: the remaining error is that of the law.
-    foretold_by_own: Vec<Foretold>,
-}
-
-/// Layers on and off at the same rate.
-#[derive(Serialize)]
-struct LayersRow {
-    layers_bytes: u64,
-    rate_per_s: f64,
-    requests: u64,
-    failed: u64,
-    p50_ms: Figure,
-    p99_ms: Figure,
-    queue_length_mean: Figure,
-    queues: Vec<Queue>,
-    /// `changes` and the layers of each part, as the node reported them after the load.
-    told: Value,
-}
-
-/// The recorded result.
-#[derive(Default, Serialize)]
-struct Findings {
-    records: usize,
-    text_bytes: usize,
-    checked: u64,
-    wrong: u64,
-    rows: Vec<Row>,
-    layers: Vec<LayersRow>,
-}
-
-/// The queue that every search meets first.
-fn first_queue() -> String {
-    format!("shard/{NAME}/000001")
-}
+use system::{Layout, System, first_queue, layers_of};
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let mut config: Config = context.config()?;
@@ -195,18 +70,6 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     case.measure_layers()?;
     case.record()?;
     Ok(claims::claims(&config, &case.findings))
-}
-
-impl Config {
-    fn shorten(&mut self) {
-        let (short, load) = (&self.short, &mut self.load);
-        load.checked = short.checked;
-        load.capacity_s = short.capacity_s;
-        load.shares = short.shares.clone();
-        (load.warmup_s, load.measure_s) = (short.warmup_s, short.measure_s);
-        self.layers.warmup_s = short.layers_warmup_s;
-        self.layers.measure_s = short.layers_measure_s;
-    }
 }
 
 /// The questions and the measurements.
@@ -458,14 +321,6 @@ fn failed(windows: &[&Window], step: &Step, kind: Kind) -> u64 {
     if others { requests } else { errors + step.generator.dropped }
 }
 
-/// A node's report of its layers.
-fn layers_of(system: &System) -> anyhow::Result<Value> {
-    let mut client = system.client()?;
-    let status = client.ask(Ask::get(&format!("/datasets/{NAME}/layers")))?;
-    ensure!(status == 200, "the node tells nothing of its layers: status {status}");
-    Ok(serde_json::from_slice(&client.body)?)
-}
-
 /// Predicts the first shard's queue for searches of medium words, which all meet it first, at all
 /// loads but the lightest.
 fn foretell(run: &RunFolder, rows: &mut [Row]) {
@@ -478,19 +333,5 @@ fn foretell(run: &RunFolder, rows: &mut [Row]) {
         let none = || vec![Foretold::NONE];
         row.foretold = measured::foretell(&service, &at).unwrap_or_else(|_| none());
         row.foretold_by_own = measured::foretell(&at, &at).unwrap_or_else(|_| none());
-    }
-}
-
-impl Row {
-    fn in_words(&self) -> String {
-        let Row { system, kind, rate_per_s, p50_ms, p99_ms, failed, .. } = self;
-        let cpu: f64 = self.cpu_us.iter().map(|(_, us)| us).sum();
-        format!(
-            "{system}, {}: {rate_per_s:.0}/s, p50 {:.2} ms, p99 {:.2} ms, {cpu:.0} µs of CPU each, \
-             {failed} failed",
-            kind.in_words(),
-            p50_ms.value,
-            p99_ms.value
-        )
     }
 }

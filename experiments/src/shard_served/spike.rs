@@ -15,10 +15,12 @@ use shard::index;
 use shard::record::Format;
 
 use super::oracle::{self, Frequencies, KEY, Kind, NAME, Question, Text, Words};
-use super::system::{Layout, System};
-use super::{first_queue, layers_of};
+use super::system::{Layout, System, first_queue, layers_of};
+use crate::claims::{Claim, Goal};
+use crate::context::Context;
+use crate::lab;
+use crate::marks;
 use crate::provenance::Round;
-use crate::{Claim, Context, Goal, lab, marks};
 
 /// `config.toml`.
 #[derive(Debug, Deserialize)]

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use serde_json::Value;
 
 use super::oracle::NAME;
 use crate::kill::wire::{Ask, Client};
@@ -164,4 +165,17 @@ impl System {
 fn client(url: &str) -> anyhow::Result<Client> {
     let address = url.trim_start_matches("http://").parse();
     Ok(Client::new(address.with_context(|| format!("invalid address {url}"))?, "none"))
+}
+
+/// The queue that every search meets first.
+pub(super) fn first_queue() -> String {
+    format!("shard/{NAME}/000001")
+}
+
+/// A node's report of its layers.
+pub(super) fn layers_of(system: &System) -> anyhow::Result<Value> {
+    let mut client = system.client()?;
+    let status = client.ask(Ask::get(&format!("/datasets/{NAME}/layers")))?;
+    ensure!(status == 200, "the node tells nothing of its layers: status {status}");
+    Ok(serde_json::from_slice(&client.body)?)
 }

@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use engine::route::{Member, Ring};
 
-use super::{Config, Scenario};
+use super::config::{Config, Scenario};
 use crate::lab::Catalogue;
 
 /// A node that serves, and what the ring gives it.

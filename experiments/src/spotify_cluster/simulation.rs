@@ -11,8 +11,8 @@ use record::RunFolder;
 use serde::Deserialize;
 
 use super::super::lab::{self, Catalogue};
-use super::super::{Claim, Goal};
-use super::WITHIN_S;
+use super::config::WITHIN_S;
+use crate::claims::{Claim, Goal};
 
 /// Runs of each load, with other random numbers: their spread is the simulation's own.
 const SEEDS: u64 = 4;
