@@ -1,6 +1,5 @@
 //! Circles of files within a crate. Cargo refuses circles of crates, but within one anything may name anything, and files
-//! that name each other can neither be read one after the other nor be moved to a crate of their own. Today's circles are
-//! listed in `circles.txt`, which may only become shorter.
+//! that name each other can neither be read one after the other nor be moved to a crate of their own.
 //!
 //! A file has an edge to the file that a path in it leads to, in a `use` or in a body: that of the longest prefix of the
 //! path which is a module. So a parent that exports what a child defines, and a child that takes it by `super::`, are a
@@ -16,9 +15,6 @@ use std::slice::Iter;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::tidy::{relative_name, root, sources};
-
-/// Circles by the names of their files, one a line; an empty line between two.
-const LISTED: &str = include_str!("circles.txt");
 
 /// The segments of a module's path below the crate's root.
 type Module = Vec<String>;
@@ -301,14 +297,8 @@ fn shortest(edges: &BTreeMap<String, BTreeSet<String>>, from: &str) -> Vec<Strin
     Vec::new()
 }
 
-/// The circles as they are listed.
-fn text_of(circles: &[BTreeSet<String>]) -> String {
-    let lines = |circle: &BTreeSet<String>| circle.iter().map(|file| format!("{file}\n")).collect();
-    circles.iter().map(lines).collect::<Vec<String>>().join("\n")
-}
-
 #[test]
-fn no_new_circle_of_files() {
+fn no_circle_of_files() {
     let mut folders: Vec<_> = fs::read_dir(root().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -318,29 +308,14 @@ fn no_new_circle_of_files() {
         .collect();
     folders.sort();
     let edges: BTreeMap<_, _> = folders.iter().flat_map(|src| edges(src)).collect();
-    let found = circles(&edges);
-    let listed: Vec<BTreeSet<String>> = LISTED
-        .split("\n\n")
-        .map(|circle| circle.lines().map(str::to_owned).collect())
-        .filter(|circle: &BTreeSet<String>| !circle.is_empty())
-        .collect();
-    let list = Path::new(env!("CARGO_TARGET_TMPDIR")).join("circles.txt");
-    fs::write(&list, text_of(&found)).unwrap();
-    let list = list.display();
-    let is_listed = |circle: &&BTreeSet<String>| listed.iter().any(|old| circle.is_subset(old));
-    if let Some(circle) = found.iter().find(|circle| !is_listed(circle)) {
-        let is_new = |file: &&String| !listed.iter().any(|old| old.contains(*file));
-        let file = circle.iter().find(is_new).or(circle.first()).unwrap();
+    if let Some(circle) = circles(&edges).first() {
+        let file = circle.first().unwrap();
         panic!(
-            "a new circle of files: {}\nMove what both use to a file beneath them, or use the sibling instead of the \
-             parent's name for it. If files of listed circles were only moved, replace circles.txt by {list}",
+            "a circle of files: {}\nMove what both use to a file beneath them, or use the sibling instead of the \
+             parent's name for it.",
             shortest(&edges, file).join(" uses ")
         );
     }
-    assert!(
-        listed.iter().all(|circle| found.contains(circle)),
-        "circles were dissolved: replace circles.txt by {list}, which is shorter"
-    );
 }
 
 #[test]
