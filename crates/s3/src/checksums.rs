@@ -22,6 +22,23 @@ pub const ALGORITHMS: [&str; 5] = ["crc32", "crc32c", "crc64nvme", "sha1", "sha2
 /// How the names of headers with checksums begin.
 const NAME_START: &str = "x-amz-checksum-";
 
+/// A structure of [`s3s::dto`] with the checksums of another: each of these structures has a field of its own for every
+/// algorithm.
+macro_rules! with_checksums {
+    ($from:expr => $name:ident { $($field:ident: $value:expr,)* $(..$rest:expr)? }) => {
+        $name {
+            $($field: $value,)*
+            checksum_crc32: $from.checksum_crc32,
+            checksum_crc32c: $from.checksum_crc32c,
+            checksum_crc64nvme: $from.checksum_crc64nvme,
+            checksum_sha1: $from.checksum_sha1,
+            checksum_sha256: $from.checksum_sha256,
+            $(..$rest)?
+        }
+    };
+}
+pub(crate) use with_checksums;
+
 /// The value of an algorithm.
 pub fn value<'a>(checksum: &'a Checksum, algorithm: &str) -> Option<&'a str> {
     match algorithm {

@@ -16,7 +16,7 @@ use s3s::dto::{
 };
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::checksums::{ALGORITHMS, value};
+use super::checksums::{ALGORITHMS, value, with_checksums};
 use super::completed::{Stated, Verified};
 use super::inner::Inner;
 use super::kept_parts::{KeptParts, PARTS_MAX};
@@ -253,14 +253,9 @@ impl Inner {
         let input = request.input;
         let begun = self.description_of(&input.upload_id, &input.bucket, &input.key).await?;
         let named = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
-        let whole = Checksum {
-            checksum_crc32: input.checksum_crc32,
-            checksum_crc32c: input.checksum_crc32c,
-            checksum_crc64nvme: input.checksum_crc64nvme,
-            checksum_sha1: input.checksum_sha1,
-            checksum_sha256: input.checksum_sha256,
+        let whole = with_checksums!(input => Checksum {
             checksum_type: input.checksum_type,
-        };
+        });
         if let Some(size) = input.mpu_object_size.filter(|size| *size < 0) {
             let what = format!("Value for x-amz-mp-object-size header is less than zero: '{size}'");
             return Err(error(S3ErrorCode::InvalidRequest, what));
@@ -298,26 +293,17 @@ impl Inner {
 
 /// The reply about an object that was made.
 fn output_of(e_tag: ETag, checksum: Checksum) -> CompleteMultipartUploadOutput {
-    CompleteMultipartUploadOutput {
+    with_checksums!(checksum => CompleteMultipartUploadOutput {
         e_tag: Some(e_tag),
-        checksum_crc32: checksum.checksum_crc32,
-        checksum_crc32c: checksum.checksum_crc32c,
-        checksum_crc64nvme: checksum.checksum_crc64nvme,
-        checksum_sha1: checksum.checksum_sha1,
-        checksum_sha256: checksum.checksum_sha256,
         checksum_type: checksum.checksum_type,
         ..CompleteMultipartUploadOutput::default()
-    }
+    })
 }
 
 /// The checksums of a part that a completion names.
 fn sums_of(part: &CompletedPart) -> Checksum {
-    Checksum {
-        checksum_crc32: part.checksum_crc32.clone(),
-        checksum_crc32c: part.checksum_crc32c.clone(),
-        checksum_crc64nvme: part.checksum_crc64nvme.clone(),
-        checksum_sha1: part.checksum_sha1.clone(),
-        checksum_sha256: part.checksum_sha256.clone(),
+    let part = part.clone();
+    with_checksums!(part => Checksum {
         checksum_type: None,
-    }
+    })
 }

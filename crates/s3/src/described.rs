@@ -6,6 +6,7 @@ use s3s::dto::{
 };
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
+use super::checksums::with_checksums;
 use super::errors::unsupported;
 use super::headers;
 use super::inner::Inner;
@@ -78,14 +79,11 @@ fn page_of(parts: &KeptParts, after: usize, max: usize) -> GetObjectAttributesPa
     let last = parts.count().min(after.saturating_add(max));
     let numbered = (after + 1..=last).filter_map(|number| Some((number, parts.part(number)?)));
     let listed: Vec<_> = numbered
-        .map(|(number, part)| ObjectPart {
-            part_number: i32::try_from(number).ok(),
-            size: i64::try_from(part.range.end - part.range.start).ok(),
-            checksum_crc32: part.checksum.checksum_crc32,
-            checksum_crc32c: part.checksum.checksum_crc32c,
-            checksum_crc64nvme: part.checksum.checksum_crc64nvme,
-            checksum_sha1: part.checksum.checksum_sha1,
-            checksum_sha256: part.checksum.checksum_sha256,
+        .map(|(number, part)| {
+            with_checksums!(part.checksum => ObjectPart {
+                part_number: i32::try_from(number).ok(),
+                size: i64::try_from(part.range.end - part.range.start).ok(),
+            })
         })
         .collect();
     GetObjectAttributesParts {

@@ -225,15 +225,12 @@ impl Tags {
 
 /// The checksums that are kept with an object, and their type.
 pub fn checksums(attributes: &Attributes) -> Checksum {
-    let kept = |algorithm: &str| own(attributes, algorithm).map(str::to_owned);
-    let mut checksum = Checksum {
-        checksum_crc32: kept("crc32"),
-        checksum_crc32c: kept("crc32c"),
-        checksum_crc64nvme: kept("crc64nvme"),
-        checksum_sha1: kept("sha1"),
-        checksum_sha256: kept("sha256"),
-        checksum_type: None,
-    };
+    let mut checksum = Checksum::default();
+    for algorithm in ALGORITHMS {
+        if let Some(text) = own(attributes, algorithm) {
+            checksums::set_value(&mut checksum, algorithm, text.to_owned());
+        }
+    }
     checksum.checksum_type = checksums::type_of(&checksum);
     checksum
 }

@@ -22,7 +22,7 @@ use s3s::dto::{
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result, TrailingHeaders};
 
 use super::asked::{NOT_PRIVATE, has_grants};
-use super::checksums::{Checked, Claims};
+use super::checksums::{Checked, Claims, with_checksums};
 use super::errors::{of_error, unsupported};
 use super::guard::denied;
 use super::headers;
@@ -394,16 +394,11 @@ impl Inner {
         let tags = tags.unwrap_or_else(|| Tags::of_object(&answer.version.attributes));
         headers::keep_tags(&mut wanted, &tags);
         let e_tag = self.write(&lane, &key, wanted, conditions, answer.sent()).await?;
-        let result = CopyObjectResult {
+        let result = with_checksums!(checksum => CopyObjectResult {
             e_tag: Some(e_tag),
             last_modified: Some(Timestamp::from(std::time::SystemTime::now())),
             checksum_type: checksum.checksum_type,
-            checksum_crc32: checksum.checksum_crc32,
-            checksum_crc32c: checksum.checksum_crc32c,
-            checksum_crc64nvme: checksum.checksum_crc64nvme,
-            checksum_sha1: checksum.checksum_sha1,
-            checksum_sha256: checksum.checksum_sha256,
-        };
+        });
         Ok(S3Response::new(CopyObjectOutput {
             copy_object_result: Some(result),
             ..CopyObjectOutput::default()

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use s3s::dto::{Checksum, ETag, PutObjectInput, PutObjectOutput, StreamingBlob};
 use s3s::{S3Request, S3Response, S3Result};
 
-use super::checksums::{ALGORITHMS, type_of, value};
+use super::checksums::{ALGORITHMS, type_of, value, with_checksums};
 use super::errors::unsupported;
 use super::inner::Inner;
 use super::objects::{Sent, Upload, lane_of, plain_write};
@@ -38,29 +38,19 @@ impl Inner {
             body: input.body,
             length: input.content_length,
             md5: input.content_md5,
-            checksum: Checksum {
-                checksum_crc32: input.checksum_crc32,
-                checksum_crc32c: input.checksum_crc32c,
-                checksum_crc64nvme: input.checksum_crc64nvme,
-                checksum_sha1: input.checksum_sha1,
-                checksum_sha256: input.checksum_sha256,
+            checksum: with_checksums!(input => Checksum {
                 checksum_type: None,
-            },
+            }),
             trailers: request.trailing_headers,
             is_verified: true,
             computed: None,
         };
         let (e_tag, checksum) = self.put_object(&lane, &key, &request.headers, upload).await?;
-        Ok(S3Response::new(PutObjectOutput {
+        Ok(S3Response::new(with_checksums!(checksum => PutObjectOutput {
             e_tag: Some(e_tag),
             checksum_type: type_of(&checksum),
-            checksum_crc32: checksum.checksum_crc32,
-            checksum_crc32c: checksum.checksum_crc32c,
-            checksum_crc64nvme: checksum.checksum_crc64nvme,
-            checksum_sha1: checksum.checksum_sha1,
-            checksum_sha256: checksum.checksum_sha256,
             ..PutObjectOutput::default()
-        }))
+        })))
     }
 
     /// Writes an object as its headers state; returns its etag as clients see it, and its checksums.

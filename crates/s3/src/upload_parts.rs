@@ -18,7 +18,7 @@ use s3s::dto::{
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::asked::copied_range;
-use super::checksums::{ALGORITHMS, claimed, hasher, set_value, value};
+use super::checksums::{ALGORITHMS, claimed, hasher, set_value, value, with_checksums};
 use super::headers;
 use super::hidden::PARTS;
 use super::inner::Inner;
@@ -221,14 +221,9 @@ impl Inner {
         self.key(&input.bucket, &input.key)?;
         let begun = self.description_of(&upload_id, &input.bucket, &input.key).await?;
         let whole = begun.checksum();
-        let stated = Checksum {
-            checksum_crc32: input.checksum_crc32,
-            checksum_crc32c: input.checksum_crc32c,
-            checksum_crc64nvme: input.checksum_crc64nvme,
-            checksum_sha1: input.checksum_sha1,
-            checksum_sha256: input.checksum_sha256,
+        let stated = with_checksums!(input => Checksum {
             checksum_type: None,
-        };
+        });
         let trailer = request.headers.get("x-amz-trailer").and_then(|it| it.to_str().ok());
         if let Some(whole) = whole {
             whole.takes_part(claimed(&stated, trailer.unwrap_or("")).first().copied())?;
@@ -258,15 +253,10 @@ impl Inner {
         {
             self.keep_sum(&upload_id, number, &metadata, (of, text)).await?;
         }
-        Ok(S3Response::new(UploadPartOutput {
+        Ok(S3Response::new(with_checksums!(checksum => UploadPartOutput {
             e_tag: Some(etag_of(&metadata)),
-            checksum_crc32: checksum.checksum_crc32,
-            checksum_crc32c: checksum.checksum_crc32c,
-            checksum_crc64nvme: checksum.checksum_crc64nvme,
-            checksum_sha1: checksum.checksum_sha1,
-            checksum_sha256: checksum.checksum_sha256,
             ..UploadPartOutput::default()
-        }))
+        })))
     }
 
     /// The bytes that a copy takes from its source.
@@ -323,15 +313,10 @@ impl Inner {
         {
             self.keep_sum(upload_id, number, &metadata, (of, text)).await?;
         }
-        let result = CopyPartResult {
+        let result = with_checksums!(checksum => CopyPartResult {
             e_tag: Some(etag_of(&metadata)),
             last_modified: Some(time(metadata.modified_unix_us)),
-            checksum_crc32: checksum.checksum_crc32,
-            checksum_crc32c: checksum.checksum_crc32c,
-            checksum_crc64nvme: checksum.checksum_crc64nvme,
-            checksum_sha1: checksum.checksum_sha1,
-            checksum_sha256: checksum.checksum_sha256,
-        };
+        });
         Ok(S3Response::new(UploadPartCopyOutput {
             copy_part_result: Some(result),
             ..UploadPartCopyOutput::default()
@@ -371,17 +356,12 @@ impl Inner {
 
 fn part_listed(part: &UploadedPart) -> Part {
     let (metadata, checksum) = (&part.listed.metadata, part.checksum());
-    Part {
+    with_checksums!(checksum => Part {
         part_number: Some(part.number),
         e_tag: Some(etag_of(metadata)),
         last_modified: Some(time(metadata.modified_unix_us)),
         size: i64::try_from(metadata.size).ok(),
-        checksum_crc32: checksum.checksum_crc32,
-        checksum_crc32c: checksum.checksum_crc32c,
-        checksum_crc64nvme: checksum.checksum_crc64nvme,
-        checksum_sha1: checksum.checksum_sha1,
-        checksum_sha256: checksum.checksum_sha256,
-    }
+    })
 }
 
 #[cfg(test)]
