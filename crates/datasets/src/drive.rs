@@ -90,19 +90,8 @@ impl Served {
                 }
             }
             Action::Hide => self.view.store(None),
-            Action::Discard { keep } => self.discard(state.read.as_ref(), &keep),
-            Action::Keep { number } => {
-                if let Some(Err(error)) =
-                    state.sealing.as_ref().map(|sealing| self.keep(sealing, number))
-                {
-                    // The refresh that follows copies the shard from the origin.
-                    warn!(
-                        "dataset {}: cannot keep the new shard {number}: {}",
-                        self.name,
-                        with_causes(&error)
-                    );
-                }
-            }
+            Action::Discard { keep } => self.discard(state, &keep),
+            Action::Keep { number } => self.keep(state, number),
             Action::Large => {
                 if (self.common.seals)(&key_of_manifest(&self.name)) {
                     self.later(async { Event::SealLarge });
@@ -198,10 +187,12 @@ impl Served {
                 Event::Manifest(Ok(found))
             }
             Action::Fetch => {
-                self.fetch(&self.read()?).await?;
+                self.files_changed().await;
+                self.fetch(self.read()?).await?;
                 Event::Fetched(Ok(()))
             }
             Action::Open => {
+                self.files_changed().await;
                 let current = self.read()?;
                 let dataset = self.open(&current).await?;
                 let tail = tail(&dataset);
@@ -292,28 +283,67 @@ impl Served {
     }
 
     /// Copies those shards that this node holds and has no file of the right size of.
-    async fn fetch(&self, current: &Current) -> Result<()> {
-        let manifest = &current.manifest;
-        let mine = |entry: &&ShardEntry| self.is_mine(&manifest.id, entry);
-        self.sweep(manifest);
-        if !manifest.shards.iter().any(|entry| mine(&entry)) {
+    async fn fetch(self: &Arc<Self>, current: Current) -> Result<()> {
+        let manifest = current.manifest;
+        let id = manifest.id.clone();
+        let served = self.clone();
+        let look = move || {
+            served.sweep(&manifest);
+            served.missing(manifest)
+        };
+        let Some((folder, missing)) = tokio::task::spawn_blocking(look).await?? else {
             return Ok(());
-        }
-        let folder = CopyFolder::create(self.copies()?, &self.name, &manifest.id)?;
+        };
         let folder = folder.path();
-        for entry in manifest.shards.iter().filter(mine) {
-            let path = folder.join(&entry.file);
-            if std::fs::metadata(&path).is_ok_and(|found| found.len() == entry.file_bytes) {
-                continue;
-            }
+        for entry in missing {
             info!("dataset {}: copying {}, {} bytes", self.name, entry.file, entry.file_bytes);
             let begun = clock::now();
-            self.remote.fetch(&manifest.id, &entry.file, entry.file_bytes, folder).await?;
+            self.remote.fetch(&id, &entry.file, entry.file_bytes, folder).await?;
             let seconds = (clock::now() - begun) as f64 * 1e-9;
             self.count_copy(entry.file_bytes, seconds);
             info!("dataset {}: copied {} in {seconds:.3} s", self.name, entry.file);
         }
         Ok(())
+    }
+
+    /// The shards that this node holds and has no file of the right size of, with the folder of their copies; `None` if it
+    /// holds none.
+    fn missing(&self, manifest: Manifest) -> Result<Option<(CopyFolder, Vec<ShardEntry>)>> {
+        let Manifest { id, mut shards, .. } = manifest;
+        shards.retain(|entry| self.is_mine(&id, entry));
+        if shards.is_empty() {
+            return Ok(None);
+        }
+        let folder = CopyFolder::create(self.copies()?, &self.name, &id)?;
+        shards.retain(|entry| {
+            let found = std::fs::metadata(folder.path().join(&entry.file));
+            !found.is_ok_and(|found| found.len() == entry.file_bytes)
+        });
+        Ok(Some((folder, shards)))
+    }
+
+    /// Changes files of copies on a thread that may wait for a disk, after all changes before. What is copied or opened
+    /// next waits for it.
+    fn change_files(
+        self: &Arc<Self>,
+        state: &mut State,
+        change: impl FnOnce(&Served) + Send + 'static,
+    ) {
+        let (served, before) = (self.clone(), state.files_change.take());
+        state.files_change = Some(tokio::spawn(async move {
+            if let Some(before) = before {
+                let _ = before.await;
+            }
+            let _ = tokio::task::spawn_blocking(move || change(&served)).await;
+        }));
+    }
+
+    /// Waits for changes of the copies' files.
+    async fn files_changed(&self) {
+        let change = self.state().files_change.take();
+        if let Some(change) = change {
+            let _ = change.await;
+        }
     }
 
     /// Removes copies of shards that this node does not hold any more or that the manifest does not list. A copy that the view
@@ -363,20 +393,24 @@ impl Served {
     }
 
     /// Removes the copies of a manifest's shards, but those of the view's parts.
-    fn discard(&self, read: Option<&Current>, keep: &[u64]) {
-        let (Some(Current { manifest, .. }), view) = (read, self.view()) else { return };
+    fn discard(self: &Arc<Self>, state: &mut State, keep: &[u64]) {
+        let (Some(Current { manifest, .. }), view) = (&state.read, self.view()) else { return };
         let is_kept = |entry: &&ShardEntry| {
             number_of(entry).is_some_and(|number| keep.contains(&number))
                 && view.as_ref().is_some_and(|view| view.part(part_of(&entry.file)).is_some())
         };
-        let Some(folder) = self.copy_folder(&manifest.id) else { return };
         let mine = manifest.shards.iter().filter(|entry| self.is_mine(&manifest.id, entry));
-        for ShardEntry { file, .. } in mine.filter(|entry| !is_kept(entry)) {
-            if folder.remove(file).is_ok_and(|was_there| was_there) {
-                let shown = folder.path().join(file);
-                warn!("dataset {}: removed {} to copy it again", self.name, shown.display());
+        let discarded = mine.filter(|entry| !is_kept(entry)).map(|entry| entry.file.clone());
+        let (id, files) = (manifest.id.clone(), discarded.collect::<Vec<String>>());
+        self.change_files(state, move |served| {
+            let Some(folder) = served.copy_folder(&id) else { return };
+            for file in files {
+                if folder.remove(&file).is_ok_and(|was_there| was_there) {
+                    let shown = folder.path().join(file);
+                    warn!("dataset {}: removed {} to copy it again", served.name, shown.display());
+                }
             }
-        }
+        });
     }
 
     /// Applies changes to the view and puts them as a chunk.
@@ -427,31 +461,39 @@ impl Served {
 
     async fn build(&self) -> Result<Event> {
         let view = self.sealing(|sealing| sealing.view.clone())?;
-        let made = SealFolder::create(self.copies()?)?;
+        let copies = self.copies()?.to_owned();
         let build = move || -> dataset::Result<_> {
+            let made = SealFolder::create(&copies)?;
             let mut manifest = view.current.manifest.clone();
             view.dataset.seal_into(made.path(), &mut manifest, &Options::default())?;
             let any = manifest.shards.len() > view.current.manifest.shards.len();
             Ok((made, manifest, any))
         };
         let (made, manifest, any) = tokio::task::spawn_blocking(build).await??;
-        self.sealing(|sealing| (sealing.made, sealing.manifest) = (Some(made), manifest))?;
+        self.sealing(|sealing| {
+            (sealing.made, sealing.manifest) = (Some(Arc::new(made)), manifest)
+        })?;
         Ok(Event::Built(Ok(any)))
     }
 
     /// Puts the new shard under a number.
     async fn put_shard(&self, number: u64) -> Result<Event> {
+        const NOT_BUILT: Error = Error::Lacking("no shard was built");
         let file = shard_file(number);
-        let (id, folder) = self.sealing(|Sealing { manifest, made, .. }| {
-            let folder =
-                made.as_ref().ok_or(Error::Lacking("no shard was built"))?.path().to_owned();
-            let entry = manifest.shards.last_mut().ok_or(Error::Lacking("no shard was built"))?;
-            if entry.file != file {
-                std::fs::rename(folder.join(&entry.file), folder.join(&file))?;
-                entry.file.clone_from(&file);
-            }
+        let (made, built) = self.sealing(|Sealing { manifest, made, .. }| {
+            let built = manifest.shards.last().map(|entry| entry.file.clone());
+            made.clone().zip(built).ok_or(NOT_BUILT)
+        })??;
+        let folder = made.path().to_owned();
+        if built != file {
+            let (from, to) = (folder.join(&built), folder.join(&file));
+            tokio::task::spawn_blocking(move || std::fs::rename(from, to)).await??;
+        }
+        let id = self.sealing(|Sealing { manifest, .. }| {
+            let entry = manifest.shards.last_mut().ok_or(NOT_BUILT)?;
+            entry.file.clone_from(&file);
             manifest.next_shard = number + 1;
-            Ok::<_, Error>((manifest.id.clone(), folder))
+            Ok::<_, Error>(manifest.id.clone())
         })??;
         let put = self.remote.put_shard(&id, &file, &folder).await;
         Ok(Event::ShardPut(match put {
@@ -461,14 +503,25 @@ impl Served {
     }
 
     /// Moves the new shard to the copies, if this node is one of its nodes.
-    fn keep(&self, sealing: &Sealing, number: u64) -> Result<()> {
-        let Sealing { manifest, made: Some(made), .. } = sealing else { return Ok(()) };
-        if manifest.shards.last().is_some_and(|entry| self.is_mine(&manifest.id, entry)) {
-            let folder = CopyFolder::create(self.copies()?, &self.name, &manifest.id)?;
-            let file = shard_file(number);
-            std::fs::rename(made.path().join(&file), folder.path().join(&file))?;
+    fn keep(self: &Arc<Self>, state: &mut State, number: u64) {
+        let Some(Sealing { manifest, made: Some(made), .. }) = &state.sealing else { return };
+        if manifest.shards.last().is_none_or(|entry| !self.is_mine(&manifest.id, entry)) {
+            return;
         }
-        Ok(())
+        let (id, made) = (manifest.id.clone(), made.clone());
+        self.change_files(state, move |served| {
+            if let Err(error) = served.keep_file(&id, &made, number) {
+                // The refresh that follows copies the shard from the origin.
+                let (name, why) = (&served.name, with_causes(&error));
+                warn!("dataset {name}: cannot keep the new shard {number}: {why}");
+            }
+        });
+    }
+
+    fn keep_file(&self, id: &str, made: &SealFolder, number: u64) -> Result<()> {
+        let folder = CopyFolder::create(self.copies()?, &self.name, id)?;
+        let file = shard_file(number);
+        Ok(std::fs::rename(made.path().join(&file), folder.path().join(&file))?)
     }
 
     /// Why a change has failed.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use engine::dataset::{self as decide, Changed, Settings, Token};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::error::Result;
 use super::room::Reserved;
@@ -46,7 +47,7 @@ pub(super) struct Sealing {
     /// The manifest that lists the new shard.
     pub(super) manifest: Manifest,
     /// The shard's folder.
-    pub(super) made: Option<SealFolder>,
+    pub(super) made: Option<Arc<SealFolder>>,
 }
 
 /// What the engine decides with, and what its actions work on.
@@ -63,6 +64,8 @@ pub struct State {
     pub(super) read: Option<Current>,
     pub(super) draft: Option<(Dataset, Current)>,
     pub(super) sealing: Option<Sealing>,
+    /// The last change of the copies' files; it ends after all before it.
+    pub(super) files_change: Option<JoinHandle<()>>,
 }
 
 impl State {
@@ -77,6 +80,7 @@ impl State {
             read: None,
             draft: None,
             sealing: None,
+            files_change: None,
         }
     }
 
