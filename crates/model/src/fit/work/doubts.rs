@@ -22,24 +22,11 @@ const DRIFT_MAX: f64 = 0.2;
 const UNLIKE: f64 = 4.0;
 /// A pause between arrivals that chance makes with a probability below this.
 const PAUSE: f64 = 1e-6;
-/// A smaller share of requests that met all servers busy hardly tells how many servers there are.
-const WAITED_MIN: f64 = 0.02;
 
 /// That hardly any request met all servers busy: a sentence. `saturation`: that of the model, requests/s.
 pub(super) fn hardly_waited(found: &Search, saturation: f64) -> Option<String> {
-    let kind = found.best.kind;
-    let servers = kind.servers.filter(|_| kind.lines() == 0)?;
-    let mut all = 0u64;
-    let mut waited = 0u64;
-    for line in &found.lines {
-        let met = line.met(found.best.outside.mean);
-        for (met, _) in met.into_iter().zip(&line.counted).filter(|r| *r.1) {
-            all += 1;
-            waited += u64::from(met >= servers);
-        }
-    }
-    let share = waited as f64 / all.max(1) as f64;
-    (share < WAITED_MIN).then(|| {
+    let (servers, share) = (found.best.kind.servers?, found.hardly_waited()?);
+    Some({
         format!(
             "Only {:.1} % of the requests met all {servers} servers busy. So the number of servers is hardly known, nor the \
              saturation of {saturation:.4} requests/s that follows from it; there may be no limit. A heavier load or a closed loop \
