@@ -14,7 +14,7 @@ use origin::KEY_BYTES_MAX;
 use crate::framing;
 use crate::framing::Refusal;
 
-/// Header lines of a request that are read here, which is hyper's limit.
+/// Header lines of a request that are read here; hyper reads those that have more.
 const HEADERS_MAX: usize = 100;
 
 /// The characters of a key that stand for themselves in a path, whoever reads it.

@@ -130,7 +130,7 @@ impl Phase {
             },
             b"431" => Refusal {
                 status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                text: "the request's head is longer than serve.header_bytes_max, or has more than 100 headers: \
+                text: "the request's head is longer than serve.header_bytes_max, or has more than 1,024 headers: \
                        send less, or raise the limit",
             },
             _ => return None,

@@ -44,6 +44,10 @@ use discard::Discard;
 use hyper_side::{HyperSide, Link, Turn};
 use plain::{PlainReads, Step};
 
+/// The most header lines of a request. Each pair of user metadata is one, and S3 allows 2 KB of pairs. Replies with the same pairs and
+/// a few lines more must pass between the processes of a cluster (`peer::HEADERS_MAX`).
+const HEADERS_MAX: usize = 1024;
+
 /// What holds for one connection.
 pub(crate) struct Terms {
     /// The longest silence between requests.
@@ -236,6 +240,7 @@ where
                 .header_read_timeout(None)
                 // Nor does hyper judge whether the client has left (`Link::poll_left`).
                 .half_close(true)
+                .max_headers(HEADERS_MAX)
                 .max_buf_size(self.terms.head_bytes_max);
             let io = TokioIo::new(HyperSide(self.link.clone()));
             self.hyper = Some(builder.serve_connection(io, service));

@@ -110,7 +110,7 @@ impl Request {
             Failure::Transport { kind, .. } => match kind {
                 FailureKind::Connect | FailureKind::Closed => true,
                 FailureKind::Timeout | FailureKind::Interrupted => self.is_idempotent,
-                FailureKind::Malformed | FailureKind::Unknown => false,
+                FailureKind::Malformed | FailureKind::Unreadable | FailureKind::Unknown => false,
             },
         }
     }
@@ -346,7 +346,7 @@ mod tests {
         for unknown in [FailureKind::Timeout, FailureKind::Interrupted] {
             assert!(!careful.may_repeat(&lost(unknown)) && safe.may_repeat(&lost(unknown)));
         }
-        for odd in [FailureKind::Malformed, FailureKind::Unknown] {
+        for odd in [FailureKind::Malformed, FailureKind::Unreadable, FailureKind::Unknown] {
             assert!(!careful.may_repeat(&lost(odd)) && !safe.may_repeat(&lost(odd)));
         }
         assert!(safe.may_repeat(&Failure::ErrorText("<Code>SlowDown</Code>".to_owned())));

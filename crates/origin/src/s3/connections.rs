@@ -19,7 +19,7 @@ use futures_util::stream::FuturesUnordered;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustix::net::sockopt;
 use rustls::pki_types::ServerName;
@@ -42,6 +42,10 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVES_MAX: u32 = 3;
 /// How long bytes that were sent may remain without an acknowledgement, milliseconds.
 const UNACKNOWLEDGED_MAX_MS: u32 = 30_000;
+
+/// The most header lines of a reply. Each pair of an object's user metadata is one, and a store accepts 2 KB of them: some 700 of three
+/// bytes each. (hyper takes 100 unless told otherwise, and bounds the bytes of all.)
+const HEADERS_MAX: usize = 2048;
 
 /// Connections to one store.
 pub struct Connections {
@@ -232,7 +236,7 @@ async fn begin<S>(stream: S) -> Result<SendRequest<RequestBody>, Failure>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let opened = handshake(TokioIo::new(stream)).await;
+    let opened = Builder::new().max_headers(HEADERS_MAX).handshake(TokioIo::new(stream)).await;
     let (sender, connection) =
         opened.map_err(|error| Failure::of_cause(FailureKind::Connect, &error))?;
     // Its errors are those of the request that is under way. It ends when the sender is dropped.

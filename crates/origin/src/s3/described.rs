@@ -5,6 +5,8 @@
 //! came within the resolution of that time (a second, at some stores). So only objects older than [`SETTLED_S`] are
 //! remembered: a later write has a later time.
 
+use chrono::DateTime;
+use http::HeaderMap;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -24,6 +26,7 @@ pub(super) struct ListingEntry {
     mark: [u8; 16],
     etag: String,
     size: u64,
+    modified: String,
 }
 
 impl ListingEntry {
@@ -36,7 +39,19 @@ impl ListingEntry {
         hasher.update(&size.to_le_bytes());
         let mut mark = [0; 16];
         hasher.finalize_xof().fill(&mut mark);
-        ListingEntry { mark, etag, size }
+        ListingEntry { mark, etag, size, modified: modified.to_owned() }
+    }
+
+    /// The object as far as the listing describes it.
+    pub fn stored(&self) -> StoredHead {
+        let modified = DateTime::parse_from_rfc3339(&self.modified).ok();
+        let modified = modified.and_then(|time| u64::try_from(time.timestamp_micros()).ok());
+        StoredHead {
+            size: self.size,
+            etag: Some(self.etag.clone()),
+            modified_unix_us: modified.unwrap_or(0),
+            headers: HeaderMap::new(),
+        }
     }
 
     /// Whether a HEAD's reply is of the same version, and that version is settled at the time `now_unix_s`.

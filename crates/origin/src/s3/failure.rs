@@ -30,6 +30,8 @@ pub enum FailureKind {
     Timeout,
     /// What came is not a store's reply, or cannot be read.
     Malformed,
+    /// The head of the reply is not one of HTTP's: a line has characters that none may have, or there are too many lines.
+    Unreadable,
     /// Anything else.
     Unknown,
 }
@@ -68,6 +70,8 @@ impl Failure {
                     kind = FailureKind::Closed;
                 } else if error.is_timeout() {
                     kind = FailureKind::Timeout;
+                } else if error.is_parse() {
+                    kind = FailureKind::Unreadable;
                 }
             } else if let Some(error) = error.downcast_ref::<io::Error>() {
                 kind = kind_of_io(error);

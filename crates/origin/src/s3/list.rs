@@ -260,7 +260,15 @@ impl Store {
         }
         let plain = name::plain(&key, &self.prefix).filter(|_| matches!(kind, Kind::Plain));
         let name = plain.map_or_else(|| name::escaped(&key, &self.prefix).name, |plain| plain.name);
-        let Some(Head { stored, metadata }) = self.head(&name).await? else { return Ok(None) };
+        let head = match (self.head(&name).await, &seen) {
+            // It costs itself, and not the page.
+            (Err(Error::Damaged(what)), Some(seen)) => {
+                warn!("{what}; it is listed as the store lists it");
+                return object(key, attributes::from_store(&seen.stored()));
+            }
+            (head, _) => head?,
+        };
+        let Some(Head { stored, metadata }) = head else { return Ok(None) };
         if let Some(seen) = seen {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             self.described.set(&seen, &stored, &metadata, now.as_secs());

@@ -12,7 +12,7 @@ use super::attributes;
 use super::client::Client;
 use super::described::Described;
 use super::errors::{Access, Trouble, trouble};
-use super::failure::Failure;
+use super::failure::{Failure, FailureKind};
 use super::known::{EtagTable, Seal};
 use super::name::Naming;
 use super::stored::StoredHead;
@@ -69,6 +69,13 @@ impl Store {
         match self.client.head(name).await {
             Ok(stored) => Ok(Some(stored)),
             Err(Failure::Status { status: StatusCode::NOT_FOUND, .. }) => Ok(None),
+            Err(Failure::Transport { kind: FailureKind::Unreadable, text }) => {
+                Err(Error::Damaged(format!(
+                    "the store's reply to a look at {name} at {} cannot be read ({text}): another tool may have stored metadata that \
+                     no header can have; write the object again",
+                    self.place
+                )))
+            }
             Err(failure) => Err(self.failed(&failure, &format!("a look at {name}"), Access::Read)),
         }
     }

@@ -69,6 +69,21 @@ fn an_object_is_asked_for_once_until_it_is_listed_otherwise() {
     assert_eq!(methods, expected);
 }
 
+/// An object whose metadata no header can have is listed as the store lists it, and costs the page nothing.
+#[test]
+fn an_object_whose_head_cannot_be_read_is_listed_all_the_same() {
+    let [listing, head] = entry_and_head("e1", 3, 8, 8);
+    let odd = head.replace("\r\n\r\n", "\r\nx-amz-meta-a: a\u{1}b\r\n\r\n");
+    let mut script = opening();
+    script.extend([listing, empty(), odd]);
+    let (endpoint, _) = recorded(script);
+    let origin = S3::open(&config_of(&endpoint)).unwrap();
+    let listed = run(origin.list(b"", None, 9)).unwrap();
+    let metadata = &listed[0].metadata;
+    assert_eq!((metadata.size, metadata.modified_unix_us), (3, 1_763_971_200_000_000));
+    assert!(metadata.etag.starts_with("s3-"), "{}", metadata.etag);
+}
+
 /// What happens to one of a few objects.
 #[derive(Clone, Debug)]
 enum Step {

@@ -164,3 +164,34 @@ fn a_store_is_believed_by_its_certificate_alone() {
         assert!(none.is_some_and(|error| error.to_string().contains("no root certificates")));
     });
 }
+
+/// A store that answers each connection once, with this head.
+fn store_with(head: String) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(head.as_bytes());
+        }
+    });
+    port
+}
+
+#[test]
+fn a_reply_may_have_as_many_lines_as_a_store_keeps_metadata() {
+    let head = |lines: String| format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{lines}\r\n");
+    let pairs: String = (0..700).map(|n| format!("x-amz-meta-{n:03}: v\r\n")).collect();
+    run(async {
+        let sent = send(&connections(store_with(head(pairs)), None), 0).await;
+        assert_eq!(read(sent.unwrap()).await, 0);
+        let sent =
+            send(&connections(store_with(head("x-amz-meta-a: a\u{1}b\r\n".to_owned())), None), 0)
+                .await;
+        let kind = sent.err().map(|failure| match failure {
+            Failure::Transport { kind, .. } => kind,
+            _ => FailureKind::Unknown,
+        });
+        assert_eq!(kind, Some(FailureKind::Unreadable));
+    });
+}
