@@ -202,7 +202,7 @@ pub fn check<B>(request: &Request<B>) -> S3Result<()> {
     }
     let shown = headers.get_all(AUTHORIZATION).iter().collect::<Vec<_>>();
     if has_old_signature(query) {
-        return refused(S3ErrorCode::AccessDenied, "sign requests with signature version 4");
+        return refused(S3ErrorCode::AccessDenied, messages::OLD_SIGNATURE);
     }
     if shown.iter().any(|value| is_of_other_service(value)) {
         let what = "the signature is for another service than s3";
@@ -388,6 +388,8 @@ mod tests {
         check_one("/b/k?a%20b=X-Amz&X-Amz-SignedHeaders=host", &[], None);
         let old = "/b/k?AWSAccessKeyId=a&Sign%61ture=b&Expires=1&X-Amz-SignedHeaders=host";
         check_one(old, &[], Some(S3ErrorCode::AccessDenied));
+        let told = check(&Request::builder().uri(old).body(()).unwrap()).unwrap_err();
+        assert!(told.message().is_some_and(|words| words.contains("s3v4")), "{told:?}");
         let sts = V4.replace("/s3/", "/sts/");
         check_one("/b/k", &[("authorization", &sts)], malformed.clone());
         let form = ("content-type", "Multipart/Form-Data; boundary=x");

@@ -20,6 +20,9 @@ pub const NO_SUCH_ACCESS_KEY: &str =
 /// `AccessDenied`.
 pub const UNSIGNED_HEADERS: &str =
     "There were headers present in the request which were not signed";
+/// `AccessDenied`. Not AWS's, which still takes these URLs in some regions.
+pub const OLD_SIGNATURE: &str = "the URL is signed with signature version 2, which is not supported: sign it with version 4 (boto3: \
+     Config(signature_version=\"s3v4\"))";
 /// `IncompleteBody`.
 pub const INCOMPLETE_BODY: &str =
     "You did not provide the number of bytes specified by the Content-Length HTTP header.";
