@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use chrono::DateTime;
-use http::header::{CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONTENT_LENGTH, DATE, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -20,6 +20,7 @@ use super::failure::{Failure, FailureKind};
 use super::pieces::Payload;
 use super::reply::Expected;
 use super::signer::{RequestLine, Sha256, Signer};
+use super::stored::text;
 
 /// The most retries of a request.
 const RETRIES_MAX: usize = 3;
@@ -33,6 +34,8 @@ const LIST_BYTES_MAX: usize = 16 << 20;
 const WORDS_MAX: Duration = Duration::from_secs(900);
 /// The largest reply that is neither an object nor a listing, bytes.
 const WORDS_BYTES_MAX: usize = 1 << 20;
+/// How far a request's time may be from the store's, seconds, at AWS and most others.
+const SKEW_MAX_S: u64 = 900;
 /// Codes of errors that a store may report with a success, and that pass.
 const PASSING_ERRORS: [&str; 2] = ["InternalError", "SlowDown"];
 
@@ -246,7 +249,10 @@ impl Client {
         let text = text.unwrap_or_else(|_| Err(Failure::late(longest)))?;
         let words = || String::from_utf8_lossy(&text).into_owned();
         if !status.is_success() {
-            return Err(Failure::Status { status, text: words() });
+            // The reply to a HEAD has no text, which would name the reason.
+            let is_silent = text.is_empty() && status == StatusCode::FORBIDDEN;
+            let skewed = is_silent.then(|| skew_of(&parts.headers, SystemTime::now())).flatten();
+            return Err(Failure::Status { status, text: skewed.unwrap_or_else(words) });
         }
         if expected == Expected::Completion
             && quick_xml::de::from_reader::<_, Completion>(&text[..]).is_err()
@@ -255,6 +261,16 @@ impl Client {
         }
         Ok(Reply { parts, text, body: None })
     }
+}
+
+/// The error of a request whose time is too far from the store's, in the store's words, if the time of its reply is.
+fn skew_of(headers: &HeaderMap, now: SystemTime) -> Option<String> {
+    let date = text(headers, DATE)?;
+    let theirs = DateTime::parse_from_rfc2822(date).ok()?.timestamp();
+    let ours = i64::try_from(now.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()?;
+    (theirs.abs_diff(ours) > SKEW_MAX_S).then(|| {
+        format!("<Code>RequestTimeTooSkewed</Code><Message>the time there is {date}</Message>")
+    })
 }
 
 /// What a store says of an upload in parts that is an object now. A failure has the same status.
@@ -312,6 +328,24 @@ mod tests {
         let mut late = Attempts::new();
         late.start -= Duration::from_secs(2);
         assert_eq!(late.pause(Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn clocks_that_differ_are_told_by_the_time_of_a_reply() {
+        let told = |date: &'static str, now_unix_s| {
+            let headers = HeaderMap::from_iter([(DATE, HeaderValue::from_static(date))]);
+            skew_of(&headers, UNIX_EPOCH + Duration::from_secs(now_unix_s))
+        };
+        let date = "Mon, 24 Nov 2025 08:00:00 GMT";
+        let at = 1_763_971_200;
+        for near in [at - 900, at, at + 900] {
+            assert_eq!(told(date, near), None);
+        }
+        for far in [at - 3600, at + 901] {
+            assert!(told(date, far).is_some_and(|text| text.contains("RequestTimeTooSkewed")));
+        }
+        assert_eq!(told("yesterday", at), None);
+        assert_eq!(skew_of(&HeaderMap::new(), UNIX_EPOCH), None);
     }
 
     /// What may be carried out twice without harm is what reads, or replaces whatever is there.
