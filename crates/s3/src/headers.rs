@@ -8,9 +8,9 @@
 use ground::Key;
 use ground::window::Outcome;
 use http::header::{
-    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
-    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
-    RANGE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use origin::{Attributes, KEPT_PREFIX, Metadata};
 use s3s::dto::Checksum;
@@ -41,6 +41,12 @@ const PARTS: &str = "parts";
 const TAGGING: &str = "tagging";
 /// The longest value of a header that is kept, and the most bytes of all user metadata, as at AWS.
 const VALUE_BYTES_MAX: usize = 2048;
+
+/// Headers that are kept with an object and need not be ASCII.
+static NOT_ASCII: [HeaderName; 5] =
+    [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES];
+/// What the name of such a header begins with while it is kept from `s3s`. Of a client's own making it is refused unless it is signed.
+const ASIDE: &str = "x-amz-kept-";
 
 /// The header with the number of tags.
 const TAGGING_COUNT: &str = "x-amz-tagging-count";
@@ -136,11 +142,13 @@ pub fn attributes_of(given: &HeaderMap) -> S3Result<Attributes> {
         return Err(S3Error::with_message(S3ErrorCode::MetadataTooLarge, METADATA_TOO_LARGE));
     }
     let text = |name: &str, value| header_text(name, value).map_err(|error| of_error(&error));
-    let kind = given.get(CONTENT_TYPE).map(|value| text("content-type", value)).transpose()?;
+    let kind = given.iter().find(|(name, _)| *stated(name) == CONTENT_TYPE);
+    let kind = kind.map(|(_, value)| text("content-type", value)).transpose()?;
     let kind = kind.unwrap_or_else(|| "binary/octet-stream".to_owned());
     let content_type = Some(kind).filter(|kind| !kind.is_empty());
     let mut attributes = Attributes { content_type, user: Vec::new() };
     for (name, value) in given {
+        let name = stated(name);
         if value.len() > VALUE_BYTES_MAX && KEPT.contains(name) {
             return Err(S3Error::with_message(S3ErrorCode::MetadataTooLarge, METADATA_TOO_LARGE));
         }
@@ -243,6 +251,26 @@ pub fn of_copy(attributes: &Attributes) -> Attributes {
         remove(&mut kept, name);
     }
     kept
+}
+
+/// Gives headers that are kept with an object, and are not ASCII, names that `s3s` does not know: it would refuse them.
+pub fn set_aside(headers: &mut HeaderMap) {
+    for name in &NOT_ASCII {
+        let mut values = headers.get_all(name).iter();
+        let value =
+            values.next().filter(|value| value.to_str().is_err() && values.next().is_none());
+        let other = HeaderName::try_from(format!("{ASIDE}{name}")).ok();
+        if let Some((value, other)) = value.cloned().zip(other) {
+            headers.remove(name);
+            headers.insert(other, value);
+        }
+    }
+}
+
+/// The name that a header came with, before [`set_aside`].
+fn stated(name: &HeaderName) -> &HeaderName {
+    let aside = name.as_str().strip_prefix(ASIDE);
+    aside.and_then(|aside| NOT_ASCII.iter().find(|name| *name == aside)).unwrap_or(name)
 }
 
 /// The headers that tell of an object. `checksum`: with its checksums.

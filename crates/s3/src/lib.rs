@@ -29,6 +29,7 @@ mod kept_parts;
 pub mod keys;
 mod listing;
 mod messages;
+mod misread;
 mod multipart;
 mod objects;
 mod operations;
@@ -355,6 +356,10 @@ impl S3 {
         let checked =
             checked.and_then(|()| query_headers::apply(query.as_deref(), request.headers_mut()));
         date_header::apply(request.headers_mut());
+        if checked.is_ok() {
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            misread::apply(keys, &method, &uri, request.headers_mut());
+        }
         let checked = checked.and_then(|()| payload::check(&request));
         let answered = match checked {
             Ok(()) => self.call(lane, request, &known).await,

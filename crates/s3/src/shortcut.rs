@@ -55,15 +55,19 @@ pub struct PlainWrite<'a> {
 }
 
 /// The parts of a header with a signature.
-struct Credentials<'a> {
-    id: &'a str,
+pub struct Credentials<'a> {
+    /// The id of the access key.
+    pub id: &'a str,
     /// `DAY/REGION/s3/aws4_request`.
-    scope: &'a str,
-    signed: &'a str,
-    signature: &'a str,
+    pub scope: &'a str,
+    /// The names of the signed headers.
+    pub signed: &'a str,
+    /// In hexadecimal digits.
+    pub signature: &'a str,
 }
 
-fn credentials_in(text: &str) -> Option<Credentials<'_>> {
+/// Reads such a header, in the form that nearly all clients write.
+pub fn credentials_in(text: &str) -> Option<Credentials<'_>> {
     let mut parts = text.strip_prefix("AWS4-HMAC-SHA256 ")?.split(',').map(str::trim);
     let (credential, signed) = (parts.next()?, parts.next()?);
     let signature = parts.next()?.strip_prefix("Signature=")?;
@@ -95,7 +99,8 @@ fn plain(value: &HeaderValue) -> Option<&str> {
     (text.trim() == text && !text.contains("  ") && !text.contains('\t')).then_some(text)
 }
 
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// The value of a header that is there once, and whose form is its canonical form.
+pub fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = plain(values.next()?)?;
     values.next().is_none().then_some(value)
