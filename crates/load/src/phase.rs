@@ -168,6 +168,13 @@ impl PhaseRecord {
         }
     }
 
+    /// Sets the end of a phase that an interrupt cuts off before its planned end, so that no window reaches beyond `now`.
+    pub fn interrupt(&mut self, now: Nanos) {
+        if !self.until_reply {
+            self.end = Some(self.end.map_or(now, |planned| planned.min(now)));
+        }
+    }
+
     /// Clamps a time to the phase's end, where its integrals stop.
     fn within(&self, now: Nanos) -> Nanos {
         self.end.map_or(now, |end| now.min(end))
@@ -228,7 +235,7 @@ impl PhaseRecord {
             self.bound(Some(end));
             self.account.cut = give_up;
             self.ended = true;
-            self.account.end = end;
+            self.account.end = self.end.map_or(end, |known| known.min(end));
             self.account.cpu_ns = thread_cpu().saturating_sub(self.cpu_start);
         }
         let over = self.ended && (self.unanswered == 0 || give_up);
@@ -311,5 +318,38 @@ mod tests {
         assert!(over && account.end == end);
         assert_eq!((window.arrivals, window.completions), (2, 2));
         assert!((window.length_s - (end - start) as f64 * 1e-9).abs() < 1e-9);
+    }
+
+    /// The window that is open at an interrupt would otherwise last to the planned end, in the future, and dilute the load.
+    #[test]
+    fn windows_of_an_interrupted_phase_end_at_the_interrupt() {
+        for until_reply in [false, true] {
+            let settings = Settings::default();
+            let (start, queue) = (7 * SECOND, QueueName::Load);
+            let mut record = PhaseRecord::new(0, queue, &settings, 0, start, until_reply);
+            record.bound(Some(start + 300 * SECOND));
+            record.arrive(start + SECOND / 2, false);
+            record.start(start + SECOND / 2);
+            let interrupted = start + 5 * SECOND / 2;
+            let (mut messages, over) = record.roll(interrupted, None, false);
+            assert!(!over);
+            record.interrupt(interrupted);
+            // The replies that are still waited for belong to the same window.
+            messages.extend(record.roll(interrupted + SECOND / 4, None, true).0);
+            let left = interrupted + SECOND / 2;
+            let (last, over) = record.roll(left, Some(left), true);
+            messages.extend(last);
+            let end = if until_reply { left } else { interrupted };
+            let Some(Message::Over { account, .. }) = messages.last() else { panic!("not over") };
+            assert!(over && account.cut && account.end == end);
+            let lengths = messages.iter().filter_map(|message| match message {
+                Message::Window { window, .. } => Some(window.length_s),
+                _ => None,
+            });
+            let lengths: Vec<f64> = lengths.collect();
+            let rest = (end - start) as f64 * 1e-9 - 2.0;
+            assert_eq!(lengths.len(), 3);
+            assert!(lengths.iter().zip([1.0, 1.0, rest]).all(|(a, b)| (a - b).abs() < 1e-9));
+        }
     }
 }

@@ -138,7 +138,7 @@ pub enum Error {
     },
     /// A load generator's run has no finished step.
     #[error(
-        "{runs} has no finished step (the run ended during its first step); run `concertina load` \
+        "{runs} has no finished step (the run was interrupted during its first step, or is still in it); run `concertina load` \
          again, or with shorter steps"
     )]
     NoSteps {

@@ -31,8 +31,7 @@ pub struct Selection {
     pub across_machines: bool,
     /// Accept runs without device queues: enough for checks and reports, not for fits.
     pub any_queues: bool,
-    /// Where no run has steps (a server's, or a load's that ended in its first step), take each run
-    /// for one step.
+    /// Where no run has steps (a server's), take each run for one step; a load's run without steps was interrupted in its first.
     pub whole: bool,
     /// The selected steps that are held out: excluded from the fit, and used to judge it.
     pub hold_out: Vec<StepChoice>,
@@ -179,7 +178,9 @@ impl Observed {
 
     /// Collects the steps of runs in memory.
     pub fn new(mut runs: Vec<RunFolder>, selection: &Selection) -> Result<Observed, Error> {
-        if selection.whole && runs.iter().all(|run| run.steps.is_empty()) {
+        // A load's run without steps may have ended in its warm-up.
+        let is_whole = |run: &RunFolder| run.steps.is_empty() && run.run.kind != "load";
+        if selection.whole && runs.iter().all(is_whole) {
             runs = one_step_each(runs)?;
         }
         check_runs(&runs, selection)?;

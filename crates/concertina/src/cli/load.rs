@@ -194,6 +194,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         outln!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
         out!("{}", summary.table());
+        if summary.interrupted {
+            let complete = match summary.steps.len() {
+                0 => "no step is complete".to_owned(),
+                1 => "1 step is complete".to_owned(),
+                several => format!("{several} steps are complete"),
+            };
+            outln!("interrupted: {complete}; one that is not does not count");
+        }
     }
     Ok(exit_code(&plan, &summary))
 }

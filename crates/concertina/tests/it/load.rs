@@ -496,18 +496,28 @@ fn the_command_ends_cleanly_when_interrupted_and_names_broken_lines() {
     let dir = tempfile::tempdir().unwrap();
     let command = || std::process::Command::new(env!("CARGO_BIN_EXE_concertina"));
     let out = dir.path().join("run");
-    let mut child = command()
+    let child = command()
         .args(["load", &url, "--rate", "200", "--warmup", "0s", "--window", "100ms", "--out"])
         .arg(&out)
-        .stdout(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     until("it loads", || out.join("windows").exists());
     std::thread::sleep(Duration::from_millis(800));
     let id = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(!RunFolder::read(&out).unwrap().windows.is_empty());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130));
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(told.contains("interrupted: no step is complete"), "{told}");
+    let windows = RunFolder::read(&out).unwrap().windows;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let past = |window: &ground::window::Window| u128::from(window.end_unix_us()) < now.as_micros();
+    assert!(!windows.is_empty() && windows.iter().all(past), "a window ends in the future");
+    let mut report = command();
+    let refused = report.arg("report").arg(&out).output().unwrap();
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && words.contains("has no finished step"), "{words}");
 
     let trace = dir.path().join("bad.csv");
     std::fs::write(&trace, "time_ms,key,size,op\n0,a,1,get\n0,b,x,get\n").unwrap();

@@ -39,6 +39,16 @@ impl Course<'_> {
         }
     }
 
+    /// Ends the phases under way at the interrupt, unless they end before.
+    pub fn interrupt(&mut self) {
+        let stopped_at = self.stopped_at;
+        for phase in 0..self.records.len() {
+            if let Some(record) = self.record(phase) {
+                record.interrupt(stopped_at);
+            }
+        }
+    }
+
     pub fn is_over(&self) -> bool {
         self.records.iter().all(|state| matches!(state, State::Over))
     }

@@ -156,6 +156,7 @@ impl Generator {
             if give_up_at == Nanos::MAX && self.shared.stop.load(Ordering::Relaxed) {
                 course.stopped_at = course.source.next_at().map_or(now, |at| at.min(now));
                 course.source.stop();
+                course.interrupt();
                 give_up_at = now + STOP_GRACE;
             }
             let now = self.send_due(&mut course, now);
@@ -216,7 +217,8 @@ impl Generator {
     fn roll(&mut self, course: &mut Course<'_>, now: Nanos, give_up: bool) {
         for phase in 0..course.records.len() {
             let (start, end) = course.pass.bounds(phase);
-            let Some(start) = start.filter(|&start| start <= now) else { return };
+            let begun = now.min(course.stopped_at);
+            let Some(start) = start.filter(|&start| start <= begun) else { return };
             if let State::NotStarted = course.records[phase] {
                 self.open_record(course, phase, start);
             }
