@@ -69,7 +69,7 @@ pub struct StepSummary {
     /// Service time, from the actual send time.
     pub service_ms: Quantiles,
     /// For each objective in ms, the share of arrivals that completed within it without an error:
-    /// errors, timeouts and dropped arrivals are late.
+    /// errors, timeouts and dropped arrivals are late. Not a number (`null` in JSON) without arrivals.
     pub within: Vec<(f64, f64)>,
     /// The share of completions with each outcome that occurred.
     pub outcomes: BTreeMap<&'static str, f64>,
@@ -188,7 +188,10 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
             .iter()
             .zip(&within)
             // The windows of a simulation may hold completions of requests that arrived before them.
-            .map(|(&ms, &n)| (ms, (n as f64 / arrivals).min(1.0)))
+            .map(|(&ms, &n)| match total.arrivals {
+                0 => (ms, f64::NAN),
+                _ => (ms, (n as f64 / arrivals).min(1.0)),
+            })
             .collect(),
         outcomes,
         mismatches: account.mismatches,
@@ -272,7 +275,10 @@ impl Summary {
             ];
             let times = [r.mean, r.p50, r.p90, r.p99, r.p999, r.max].map(time);
             row.extend(times);
-            row.extend(s.within.iter().map(|(_, share)| format!("{:.2} %", share * 100.0)));
+            row.extend(s.within.iter().map(|(_, share)| match share.is_nan() {
+                true => "–".to_owned(),
+                false => format!("{:.2} %", share * 100.0),
+            }));
             row.push(time(s.service_ms.mean));
             row.push(format!("{:.0} µs", s.step.generator.lateness_us_p99));
             rows.push(row);
@@ -350,6 +356,11 @@ mod tests {
         assert_eq!(summary.within, [(50.0, 0.6)]);
         // Replies to requests that arrived before a simulation's windows are not more than all.
         (total.arrivals, total.completions) = (50, 80);
-        assert_eq!(simulated_step(step, &total).within, [(50.0, 1.0)]);
+        assert_eq!(simulated_step(step.clone(), &total).within, [(50.0, 1.0)]);
+        // Of no requests no share is late.
+        let none = simulated_step(step, &Window::new("load", 0, 0, &[50.0]));
+        assert!(none.within[0].1.is_nan());
+        let summary = Summary { steps: vec![none], ..Summary::default() };
+        assert!(!summary.table().contains("NaN"), "{}", summary.table());
     }
 }

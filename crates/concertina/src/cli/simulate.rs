@@ -439,6 +439,10 @@ fn intervals_text(set: &RunSet) -> String {
             let percent = Interval { value: 100.0 * within.value, half: 100.0 * within.half };
             let _ = write!(text, ", {} % within {ms} ms", shown(percent));
         }
+        if step.runs_without_replies > 0 {
+            let (none, all) = (step.runs_without_replies, set.seeds.len());
+            let _ = write!(text, " ({none} of {all} runs had no reply, and do not count)");
+        }
         let _ = writeln!(text);
     }
     let runs = set.seeds.len();

@@ -77,6 +77,8 @@ impl Interval {
 pub struct StepIntervals {
     /// Requests/s.
     pub rate: f64,
+    /// Runs without a reply in this step, which do not count towards its intervals.
+    pub runs_without_replies: usize,
     /// Mean response, ms.
     pub mean_ms: Interval,
     /// Median, ms.
@@ -308,19 +310,23 @@ fn steps_of(plan: &Plan, runs: &[&RunResult]) -> Vec<StepIntervals> {
     let common = runs.iter().map(|run| run.steps.len()).min().unwrap_or(0);
     let of = |(index, &rate): (usize, &f64)| {
         let steps: Vec<_> = runs.iter().map(|run| &run.steps[index]).collect();
+        // A run in which nobody asked has no mean and no shares.
         let over = |value: &dyn Fn(&StepResult) -> f64| {
-            Interval::from_values(&steps.iter().map(|step| value(step)).collect::<Vec<f64>>())
+            let known = steps.iter().map(|step| value(step)).filter(|value| !value.is_nan());
+            Interval::from_values(&known.collect::<Vec<f64>>())
         };
         let objectives = steps.iter().map(|step| step.within.len()).min().unwrap_or(0);
         StepIntervals {
             rate,
+            runs_without_replies: steps.iter().filter(|step| step.completions == 0).count(),
             mean_ms: over(&|step| step.mean_ms),
             p50_ms: over(&|step| step.p50_ms),
             p99_ms: over(&|step| step.p99_ms),
             within: (0..objectives)
                 .map(|at| (steps[0].within[at].ms, over(&|step| step.within[at].share)))
                 .collect(),
-            errors: over(&|step| step.errors as f64 / step.completions.max(1) as f64),
+            // Without completions not a number.
+            errors: over(&|step| step.errors as f64 / step.completions as f64),
         }
     };
     plan.rates.iter().enumerate().take(common).map(of).collect()
@@ -424,6 +430,25 @@ mod tests {
         let set = run_set(&plan(), RunCount::Fixed(4), &all, 1.0, true);
         assert_eq!((set.seeds, set.simulated_requests), (vec![7, 9], 200));
         assert_eq!(set.steps[0].mean_ms.value, 2.0);
+    }
+
+    /// Nine of ten runs in which nobody asked made 9 % of what is 90 % in time, and a mean that is not a number.
+    #[test]
+    fn runs_without_requests_do_not_count() {
+        use super::super::result::ShareWithin;
+        let of = |mean_ms: f64, share: f64, completions: u64| {
+            let mut run = result(mean_ms, false);
+            run.steps[0].within = vec![ShareWithin { ms: 20.0, share }];
+            run.steps[0].completions = completions;
+            run
+        };
+        let none = of(f64::NAN, f64::NAN, 0);
+        let all = [of(8.0, 0.8, 2), none.clone(), of(12.0, 1.0, 1), none];
+        let set = run_set(&plan(), RunCount::Within { part: 3.0, most: 4 }, &all, 1.0, false);
+        let step = &set.steps[0];
+        assert_eq!((step.mean_ms.value, step.within[0].1.value), (10.0, 0.9));
+        assert_eq!((step.runs_without_replies, step.errors.value), (2, 0.0));
+        assert_eq!(set.is_narrow, Some(true));
     }
 
     #[test]
