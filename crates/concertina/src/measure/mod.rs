@@ -10,11 +10,12 @@
 //!
 //! - `settings`: what is measured; `offered`: a load; `budget`: the time for it.
 //! - `point`: the figures of a load from its repetitions, with intervals. `sweep`: which point is measured next.
-//! - `search`: the saturation. `until`: the load that narrows a prediction most. `table`: the output for people, which `docs/measure.md` explains.
+//! - `search`: the saturation. `recovery`: the wait after a search that overloaded the service. `until`: the load that narrows a prediction most. `table`: the output for people, which `docs/measure.md` explains.
 
 mod budget;
 mod offered;
 mod point;
+mod recovery;
 mod search;
 mod settings;
 mod sweep;
@@ -23,7 +24,7 @@ mod until;
 
 pub use offered::OfferedLoad;
 pub use point::{Point, Quantile};
-pub use search::{Search, SearchStep};
+pub use search::{Recovery, Search, SearchStep};
 pub use settings::{Place, Settings, Sweep, Until};
 pub use sweep::Ended;
 pub use until::{Pursuit, Round};
@@ -179,7 +180,8 @@ fn offered_loads(
         Sweep::Rates(rates) => rates.iter().map(|&rate| OfferedLoad::Rate(rate)).collect(),
         Sweep::Clients(clients) => clients.iter().map(|&n| OfferedLoad::Clients(n)).collect(),
         Sweep::Shares(shares, clients_max) => {
-            let (found, begun) = search::search(settings, *clients_max, stop, progress)?;
+            let (mut found, begun) = search::search(settings, *clients_max, stop, progress)?;
+            recovery::wait(settings, &mut found, &begun, stop, progress)?;
             let rates =
                 shares.iter().map(|share| OfferedLoad::Rate(rounded(share * found.throughput_max)));
             let known =

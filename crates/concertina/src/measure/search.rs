@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::budget::Budget;
 use super::offered::OfferedLoad;
 use super::settings::Settings;
-use load::{Length, Load, Plan, Progress, Session};
+use load::{Length, Load, Plan, Progress, Session, StepSummary};
 
 /// The smallest relative gain of throughput that counts.
 pub(super) const GAIN: f64 = 0.05;
@@ -23,6 +23,8 @@ const PATIENCE: usize = 2;
 const DEVIATION: f64 = 0.02;
 /// A throughput that is less than the largest by more than this part falls with more clients.
 const FALLS: f64 = 0.1;
+/// A throughput below this part of the largest is a collapse: more clients would show nothing but its wreck.
+const COLLAPSED: f64 = 0.5;
 /// The share of errors that also ends the search.
 const ERRORS: f64 = 0.01;
 
@@ -35,6 +37,19 @@ pub struct SearchStep {
     pub throughput: f64,
     /// Mean response time, seconds.
     pub response_mean_s: f64,
+}
+
+/// How a service whose throughput fell during the search answered a single client afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Recovery {
+    /// The clients of the last step before.
+    pub clients: usize,
+    /// Seconds from then.
+    pub seconds: f64,
+    /// The mean response time of a single client then, seconds; `None` without a reply.
+    pub response_mean_s: Option<f64>,
+    /// Whether that is about as short as at first.
+    pub recovered: bool,
 }
 
 /// Why a search ended.
@@ -82,6 +97,8 @@ pub struct Search {
     /// A step after all loads, with as many clients as carried the largest throughput: whether the service was then
     /// as fast as before.
     pub after: Option<SearchStep>,
+    /// Whether the service recovered from the search, if its throughput fell.
+    pub recovery: Option<Recovery>,
     /// The largest throughput, requests/s.
     pub throughput_max: f64,
     /// Whether more clients gained nothing.
@@ -125,6 +142,18 @@ impl Search {
         self.steps.iter().map(at).collect()
     }
 
+    /// Whether the last step carried less than the largest throughput by more than a part.
+    pub(super) fn fell(&self) -> bool {
+        let last = self.steps.last().map_or(0.0, |step| step.throughput);
+        last * (1.0 + FALLS) < self.throughput_max
+    }
+
+    /// Whether the last step carried less than half of the largest throughput, which one disturbed step may do, too.
+    fn collapsed(&self) -> bool {
+        let last = self.steps.last().map_or(0.0, |step| step.throughput);
+        last <= 0.0 || self.saturated && last < COLLAPSED * self.throughput_max
+    }
+
     /// Whether the last doubling took something off the throughput, by which the service is known where it collapses.
     fn still_falls(&self) -> bool {
         match &self.steps[..] {
@@ -163,7 +192,7 @@ const SEED_AFTER: u64 = 0x5ea7_af7e;
 const BUDGET: f64 = 0.5;
 
 /// A closed loop with these numbers of clients, one after another. Its steps are a third as long as a repetition.
-fn plan(settings: &Settings, clients: Vec<usize>, name: &str, seed: u64) -> Plan {
+pub(super) fn plan(settings: &Settings, clients: Vec<usize>, name: &str, seed: u64) -> Plan {
     let third = |length: Option<Length>| match length {
         Some(Length::Seconds(s)) => Some(Length::Seconds(s / 3.0)),
         other => other,
@@ -197,6 +226,7 @@ pub(super) fn search(
         dir,
         steps: Vec::new(),
         after: None,
+        recovery: None,
         throughput_max: 0.0,
         saturated: false,
         ended: SearchEnd::ClientsMax,
@@ -219,8 +249,7 @@ pub(super) fn search(
             progress(&Progress { stage, done: budget.spent(), ..p.clone() });
         })?;
         let Some(step) = session.summary().steps.get(found.steps.len()) else { break };
-        let throughput = step.rate;
-        let response_mean_s = step.response_ms.mean.max(0.0) * 1e-3;
+        let (throughput, response_mean_s) = (step.rate, step.response_ms.mean.max(0.0) * 1e-3);
         found.steps.push(SearchStep { clients, throughput, response_mean_s });
         fruitless = match throughput < (1.0 + GAIN) * found.throughput_max {
             true => fruitless + 1,
@@ -229,9 +258,7 @@ pub(super) fn search(
         found.throughput_max = found.throughput_max.max(throughput);
         found.saturated = fruitless >= PATIENCE;
         let failing = step.errors as f64 > ERRORS * step.completions as f64;
-        let faults: Vec<String> =
-            step.faults.iter().map(|(fault, times)| format!("{fault} ({times})")).collect();
-        let faults = if faults.is_empty() { "no reply came".to_owned() } else { faults.join(", ") };
+        let faults = faults_of(step);
         if throughput <= 0.0 && found.throughput_max <= 0.0 {
             bail!(
                 "not one request of a single client succeeded, so there is nothing to measure: {faults}"
@@ -239,8 +266,9 @@ pub(super) fn search(
         }
         // A throughput that falls is followed until it falls no more: past that load the service does not come back.
         level = if found.still_falls() { 0 } else { level + 1 };
-        let collapses = found.throughput_max > (1.0 + FALLS) * throughput;
-        let enough = found.saturated && (!collapses || level >= PATIENCE);
+        let level_again = found.saturated && (!found.fell() || level >= PATIENCE);
+        found.saturated |= !failing && found.collapsed();
+        let enough = level_again || found.saturated && found.collapsed();
         // Replies that are all 404 have no saturation that is worth a search.
         if enough || failing || session.summary().is_all_missing(plan.multi_get) {
             found.ended =
@@ -250,6 +278,13 @@ pub(super) fn search(
     }
     found.missing = session.close()?.is_all_missing(plan.multi_get);
     Ok((found, budget))
+}
+
+/// The errors of a step with their counts.
+fn faults_of(step: &StepSummary) -> String {
+    let each: Vec<String> =
+        step.faults.iter().map(|(fault, times)| format!("{fault} ({times})")).collect();
+    if each.is_empty() { "no reply came".to_owned() } else { each.join(", ") }
 }
 
 /// Measures the clients that carried the most once more. A service that no longer answers leaves this out: its points
@@ -298,6 +333,7 @@ mod tests {
             dir: PathBuf::new(),
             steps: vec![found(1, 500.0), found(2, 990.0), found(4, 1000.0), found(8, 1010.0)],
             after: None,
+            recovery: None,
             throughput_max: 1010.0,
             saturated: true,
             ended: SearchEnd::Saturated,
@@ -325,6 +361,7 @@ mod tests {
             dir: PathBuf::new(),
             steps: all[..n].iter().copied().map(step).collect(),
             after: None,
+            recovery: None,
             throughput_max: 128.0,
             saturated: true,
             ended: SearchEnd::Saturated,
@@ -333,6 +370,15 @@ mod tests {
         };
         let falls: Vec<bool> = (1..=6).map(|n| after(n).still_falls()).collect();
         assert_eq!(falls, [false, false, false, true, false, true]);
+        assert!(!after(6).collapsed());
+        let collapsed = |throughput: f64, saturated: bool| {
+            let mut search = Search { saturated, ..after(5) };
+            search.steps.push(step((64, throughput)));
+            search.collapsed()
+        };
+        assert!(collapsed(63.0, true) && !collapsed(65.0, true));
+        // A single slow step may be chance; none without a reply is.
+        assert!(!collapsed(63.0, false) && collapsed(0.0, false));
         let loops = after(6).closed_loops();
         assert_eq!((loops.len(), loops[5].clients, loops[5].throughput), (6, 64, 72.0));
         assert_eq!(loops[0].think_s, 0.25);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Ended, Measurement, Point, Search};
+use super::{Ended, Measurement, Point, Recovery, Search};
 use report::grid::{Grid, printable};
 use report::laws::advice;
 use report::measured::Estimate;
@@ -27,11 +27,36 @@ fn add_search(search: &Search, out: &mut String) {
     if !search.saturated && !search.missing {
         let _ = writeln!(out, "{}", search.ended);
     }
+    if let Some(recovery) = &search.recovery {
+        add_recovery(recovery, search.alone_s(), out);
+    }
     if let Some(after) = &search.after {
         let (rate, clients) = (digits(after.throughput, 5), after.clients);
         let _ = writeln!(out, "after the loads, {clients} clients carried {rate}/s");
     }
     out.push('\n');
+}
+
+/// Whether the service recovered after the search.
+fn add_recovery(recovery: &Recovery, alone_s: Option<f64>, out: &mut String) {
+    let Recovery { clients, seconds, response_mean_s, recovered } = *recovery;
+    let seconds = digits(seconds, 2);
+    if recovered {
+        let _ = writeln!(
+            out,
+            "{seconds} s after {clients} clients, one client was answered as fast as at first"
+        );
+        return;
+    }
+    let now = response_mean_s.map_or("without a reply".to_owned(), |mean| {
+        let first = alone_s.map_or(String::new(), |alone| format!(", at first {}", time(alone)));
+        format!("answered in {}{first}", time(mean))
+    });
+    let _ = writeln!(
+        out,
+        "! The service did not recover within {seconds} s after {clients} clients: one client was {now}. The loads below were measured \
+         in that state: restart the service, and measure with fewer --clients-max, or at --rates below the saturation."
+    );
 }
 
 impl Measurement {
