@@ -92,6 +92,7 @@ pub struct Miss {
 ///   minimises its own errors. A large one shows that the form of the model is wrong, however narrow its interval.
 /// - A held-out load that was measured to no better than [`POINTS_MAX`] does not extend the range: a measurement too
 ///   short to show an error does not prove that there is none.
+/// - Numbers that were stated are checked up to the largest load that was compared with them, once there is one.
 /// - A server that is busier at the fitted loads than the measured one (slower devices, less memory) is checked up to
 ///   the load at which it is as busy.
 ///
@@ -194,7 +195,7 @@ impl Checked {
     }
 
     /// How many times as busy as the fitted server `node` is at the largest fitted load; 1 at least.
-    fn busier(&self, node: &Node) -> f64 {
+    pub(crate) fn busier(&self, node: &Node) -> f64 {
         let known = self.fitted.iter().filter(|step| step.utilisation > 0.0);
         let Some(step) = known.max_by(|a, b| a.rate.total_cmp(&b.rate)) else { return 1.0 };
         let utilisation = match node.operating(step.rate) {
@@ -230,7 +231,9 @@ pub(crate) fn trust(node: &Node, checked: &Checked) -> Trust {
     // All times of the missed load are lost with it.
     let below = |rate: f64| miss.is_none_or(|miss| rate < miss.rate);
     let extended = looks.iter().filter(|look| look.extends && below(look.rate));
-    let fitted = if miss.is_none() { checked.rate_high } else { 0.0 };
+    // Numbers that are stated for some loads are checked at those that were measured alone.
+    let stated = checked.fitted.is_empty() && looks.iter().any(|look| look.extends);
+    let fitted = if miss.is_none() && !stated { checked.rate_high } else { 0.0 };
     let limit = extended.map(|look| look.rate).fold(fitted, f64::max);
     let largest = |held_out: bool| {
         let of =

@@ -140,8 +140,7 @@ impl Comparison {
     ) -> Result<Comparison, Error> {
         let within_s = if within_s.is_empty() { counted_at(observed) } else { within_s.to_vec() };
         let found = Comparison::with_model(observed, model, &within_s, objectives)?;
-        // A model that misses loads of these runs is not to be trusted by those of its own.
-        match found.refuted_model() {
+        match checked_by(model, found.others()) {
             Some(model) => Comparison::with_model(observed, &model, &within_s, objectives),
             None => Ok(found),
         }
@@ -190,9 +189,8 @@ impl Comparison {
         })
     }
 
-    /// The model with the loads of these runs that it was not fitted to among those it was checked by, if it misses one of them by so much
-    /// that trust ends there.
-    fn refuted_model(&self) -> Option<Model> {
+    /// The loads of these runs that the model was neither fitted to nor checked by, with its errors there.
+    fn others(&self) -> Vec<HeldOut> {
         let is_known = |row: &Row| {
             let same = |held: &&HeldOut| held.within_s == row.within_s && held.rate == row.rate;
             self.model.held_out.iter().any(|held| same(&held))
@@ -204,16 +202,7 @@ impl Comparison {
             Some(HeldOut { name, rate, within_s, error_points, half_width_points })
         };
         let rows = self.rows.iter().filter(|row| !row.used_for_fit && row.marks.is_empty());
-        let others: Vec<HeldOut> = rows.filter(|row| !is_known(row)).filter_map(held_out).collect();
-        let misses = |held: &HeldOut| {
-            let half = held.half_width_points.unwrap_or(f64::INFINITY);
-            held.error_points.abs() >= POINTS_MAX && half < POINTS_MAX
-        };
-        others.iter().any(misses).then(|| {
-            let mut model = self.model.clone();
-            model.held_out.extend(others);
-            model
-        })
+        rows.filter(|row| !is_known(row)).filter_map(held_out).collect()
     }
 
     /// The rows with a stable prediction that match a condition.
@@ -231,6 +220,21 @@ impl Comparison {
     pub(crate) fn worst_error(&self, holds: impl Fn(&Row) -> bool) -> Option<f64> {
         self.predicted(holds).map(|(_, error)| error.abs()).reduce(f64::max)
     }
+}
+
+/// A model with other loads among those it was checked by. A model that misses one of them is not to be trusted by those of its own; one that
+/// was compared with none, because its numbers were stated, is checked by these alone. `None` for others.
+fn checked_by(model: &Model, others: Vec<HeldOut>) -> Option<Model> {
+    let is_compared = model.trust().is_ok_and(|trust| trust.is_compared());
+    let tells = |held: &HeldOut| {
+        let is_exact = held.half_width_points.is_some_and(|half| half < POINTS_MAX);
+        is_exact && (!is_compared || held.error_points.abs() >= POINTS_MAX)
+    };
+    others.iter().any(tells).then(|| {
+        let mut model = model.clone();
+        model.held_out.extend(others);
+        model
+    })
 }
 
 /// The warnings of a model, without the start times in step names.
@@ -531,5 +535,41 @@ fn kind(scv: &Parameter) -> &'static str {
         p if p.low <= 1.0 && p.high >= 1.0 => "exponential: 1",
         p if p.value < 1.0 => "below 1: steadier than exponential",
         _ => "above 1: heavier-tailed than exponential",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::StatedNode;
+    use model::distribution::Exponential;
+
+    use super::super::checked::trust_text;
+    use super::*;
+
+    fn held_out(rate: f64, error_points: f64, half: f64) -> HeldOut {
+        let half_width_points = Some(half);
+        HeldOut { name: "r#0".to_owned(), rate, within_s: 0.05, error_points, half_width_points }
+    }
+
+    /// The page that compared it with every load said that no load was compared with it.
+    #[test]
+    fn a_stated_model_is_checked_by_the_runs_of_the_report() {
+        let law = Arc::new(Exponential::new(0.01).unwrap());
+        let stated = Model::stated(&StatedNode::new(law)).unwrap();
+        assert!(trust_text(&stated.trust().unwrap()).starts_with("Not checked"));
+        let rows = || vec![held_out(40.0, 0.2, 0.5), held_out(60.0, -0.3, 0.5)];
+        let checked = checked_by(&stated, rows()).unwrap();
+        let text = trust_text(&checked.trust().unwrap());
+        let words =
+            "Checked up to 60 requests/s of a server: at most 0.3 points off on 2 held-out loads.";
+        assert!(text.starts_with(words), "{text}");
+        // A measurement that is no better than the errors that are looked for says nothing.
+        assert_eq!(checked_by(&stated, vec![held_out(40.0, 0.2, 9.0)]), None);
+        // What a model was checked by stays, unless it misses another load.
+        assert_eq!(checked_by(&checked, vec![held_out(50.0, 0.1, 0.5)]), None);
+        let missed = checked_by(&checked, vec![held_out(50.0, 7.0, 0.5)]).unwrap();
+        assert_eq!(missed.trust().unwrap().limit, 40.0);
     }
 }

@@ -191,12 +191,13 @@ fn next(comparison: &Comparison, heaviest: f64) -> String {
     let rates = || comparison.largest_rates.iter().filter(|l| l.beyond_trust);
     let wanted = rates().filter_map(|l| l.rate.as_ref()).map(|rate| rate.value).reduce(f64::max);
     if let Some(wanted) = wanted {
+        let fit = if comparison.model.fitted.is_empty() { "" } else { "; hold it out of the fit" };
         return format!(
-            "Measure a load of about {} requests/s to check the answer; hold it out of the fit.",
+            "Measure a load of about {} requests/s to check the answer{fit}.",
             digits(wanted, 2)
         );
     }
-    if trust.held_out == 0 {
+    if trust.held_out == 0 && !comparison.model.fitted.is_empty() {
         return "Hold a load out of the fit (`concertina fit --hold-out`) to test the predictions."
             .to_owned();
     }
