@@ -394,7 +394,7 @@ fn json(
         "arrivals": args.arrivals.map(|law| law.to_string()),
         "within_s": args.within,
         "tipping": model.tipping()?,
-        "unknown_beyond": model.unknown_beyond,
+        "unknown_beyond": model.unknown_beyond.map(|_| model.known_to()),
         "confidence_limit": all.mg1.value,
         "confidence_limit_95": [all.mg1.low, all.mg1.high],
         "confidence_limit_spotify": all.spotify_single.value,

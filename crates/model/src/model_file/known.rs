@@ -18,14 +18,15 @@ pub(super) struct KnownLoads {
 }
 
 impl KnownLoads {
-    /// Of a model's heaviest fitted load, if no hypothesis fits, and its held-out loads.
-    pub(super) fn new(fitted: Option<f64>, held_out: &[HeldOut]) -> KnownLoads {
+    /// Of a model's heaviest fitted load, if no hypothesis fits, and its held-out loads, of a server that is `busier` times as busy as the
+    /// fitted one at the same load: 1 at least, because a faster server was not seen at any load.
+    pub(super) fn new(fitted: Option<f64>, held_out: &[HeldOut], busier: f64) -> KnownLoads {
         let error =
             |held: &HeldOut| held.error_points.abs() + held.half_width_points.unwrap_or(0.0);
         let worst = held_out.iter().map(error).fold(0.0, f64::max);
         KnownLoads {
-            fitted,
-            held_out: held_out.iter().map(|held| held.rate).fold(0.0, f64::max),
+            fitted: fitted.map(|rate| rate / busier),
+            held_out: held_out.iter().map(|held| held.rate).fold(0.0, f64::max) / busier,
             worst: (0.01 * worst).min(1.0),
         }
     }

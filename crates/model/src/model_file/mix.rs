@@ -185,7 +185,10 @@ impl Model {
         self.requests.rate_low *= loads;
         self.requests.rate_high *= loads;
         self.fitted.iter_mut().for_each(|step| step.rate *= loads);
-        self.held_out.iter_mut().for_each(|held| held.rate *= loads);
+        // Where no hypothesis fits, less work does not make more loads known.
+        let known = self.unknown_beyond.map_or(loads, |_| loads.min(1.0));
+        self.held_out.iter_mut().for_each(|held| held.rate *= known);
+        self.unknown_beyond = self.unknown_beyond.map(|rate| rate * known);
     }
 
     /// That predictions are of another mix: a sentence.

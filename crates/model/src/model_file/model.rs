@@ -383,7 +383,7 @@ impl Model {
     }
 
     /// The loads that were fitted and held out, and by how much the model misses them.
-    pub(super) fn checked(&self) -> Checked {
+    pub(in crate::model_file) fn checked(&self) -> Checked {
         let fitted = self.fitted.iter().map(|step| FittedLoad {
             rate: step.rate,
             misfit_points: step.misfit_points(),

@@ -546,11 +546,25 @@ impl Model {
 
 impl Model {
     pub(super) fn known_loads(&self) -> KnownLoads {
-        KnownLoads::new(self.unknown_beyond, &self.held_out)
+        // A node is made only where something depends on it.
+        let node = self.unknown_beyond.and_then(|_| self.node().ok());
+        let busier = node.map_or(1.0, |node| self.checked().busier(&node));
+        KnownLoads::new(self.unknown_beyond, &self.held_out, busier)
+    }
+
+    /// [`Model::known_to`] of this server after changes that made it `node`.
+    pub(crate) fn known_to_as(&self, node: &Node) -> f64 {
+        match self.unknown_beyond {
+            None => f64::INFINITY,
+            known => KnownLoads::new(known, &self.held_out, self.checked().busier(node)).end(),
+        }
     }
 
     /// The load of one server, requests/s, beyond which nothing is known of it, because no hypothesis fits its times: the heaviest that
     /// was fitted or held out. Infinite if one fits.
+    ///
+    /// Of a server that is changed (slower devices, fewer of them, less memory), the load at which it is as busy as the fitted server at
+    /// the heaviest fitted load. A faster server is not known further.
     pub fn known_to(&self) -> f64 {
         self.known_loads().end()
     }

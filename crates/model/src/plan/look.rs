@@ -309,11 +309,16 @@ fn largest(model: &Model, t_s: f64, share: f64) -> Result<f64, Error> {
     }
 }
 
-/// The number of servers whose load must be one of which something is known: one less if that must hold after a loss, when the others get
-/// the lost server's keys.
-fn known_by(question: &Question, looked: &Looked) -> f64 {
-    let lost = question.with_one_lost && looked.replicas > 1 && looked.servers > 1;
-    f64::from(looked.servers) - f64::from(u8::from(lost))
+/// The load on all servers of which something is known; also after a loss if that must hold, when the others get the lost server's keys.
+fn known_to(question: &Question, looked: &Looked) -> f64 {
+    let n = f64::from(looked.servers);
+    let whole = looked.whole.known_to() * n;
+    match &looked.lost {
+        Some(lost) if question.with_one_lost && looked.replicas > 1 => {
+            whole.min(lost.known_to() * (n - 1.0))
+        }
+        _ => whole,
+    }
 }
 
 /// The limit reached first.
@@ -349,7 +354,7 @@ fn breaks(site: &Site, question: &Question, looked: &Looked) -> Result<Break, Er
             first = (Cause::OneLost, lost);
         }
     }
-    let known = site.known_to() * known_by(question, looked);
+    let known = known_to(question, looked);
     if known < first.1 {
         first = (Cause::Unknown, known);
     }
@@ -394,7 +399,7 @@ pub(super) fn reach(
         forecast,
         breaks_first: breaks(site, question, &looked)?,
         like_fitted: site.is_fitted(&looked.changes),
-        is_unknown: site.is_unknown(rate / f64::from(looked.servers)),
+        is_unknown: looked.whole.is_unknown(rate / f64::from(looked.servers)),
     })
 }
 

@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use crate::storage::{BETA, balls_into_bins_limit};
+use crate::trust::covers;
 
 use super::choices::Digits;
 use super::question::{LimitRule, Question};
@@ -152,8 +153,9 @@ impl<'a> Judge<'a> {
     /// The share in time with `servers` servers.
     fn share(&self, servers: f64) -> Result<f64, Nearness> {
         let each = self.rate / servers;
-        if self.site.is_unknown(each) {
-            return Err(Nearness::Unknown(-each / self.site.known_to()));
+        let known = self.site.known_to(&self.bench);
+        if !covers(known, each) {
+            return Err(Nearness::Unknown(-each / known));
         }
         self.bench.share(each).map_err(|error| match error {
             Error::Unstable { rate, saturation } => Nearness::Overloaded(-rate / saturation),

@@ -227,15 +227,9 @@ impl<'a> Site<'a> {
         model
     }
 
-    /// The load of one server, requests/s, of which the fitted model knows something. A change of the server is not taken to move it: what
-    /// the server did there is all that is known.
-    pub fn known_to(&self) -> f64 {
-        self.model.known_to()
-    }
-
-    /// Whether nothing is known of a server at a load.
-    pub fn is_unknown(&self, rate: f64) -> bool {
-        self.model.is_unknown(rate)
+    /// The load of one server, as it is on the bench, of which something is known, requests/s ([`Model::known_to`]).
+    pub fn known_to(&self, bench: &Bench) -> f64 {
+        self.model.known_to_as(&bench.node)
     }
 
     /// Whether a server after changes equals the fitted one.

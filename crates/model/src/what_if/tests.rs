@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::storage::Change;
-use crate::{ClusterModel, ClusterNode};
+use crate::{ClusterModel, ClusterNode, FittedStep, HeldOut};
 
 /// A fitted server with disks and a hot device, and replicates.
 fn fitted() -> Model {
@@ -227,4 +227,65 @@ fn what_does_not_fit_knows_no_saturation() {
             assert_eq!((share.low, share.high), (0.0, 1.0), "{share:?}");
         }
     }
+}
+
+/// The fitted server as one that fits nothing past the load of its one step, 400 requests/s.
+fn fits_nothing() -> Model {
+    let mut model = fitted();
+    let utilisation = model.node().unwrap().operating(400.0).unwrap().utilisation_mean;
+    model.unknown_beyond = Some(400.0);
+    model.fitted = vec![FittedStep {
+        name: "400/s".to_owned(),
+        rate: 400.0,
+        seconds: 60.0,
+        requests: 24_000,
+        hit_ratio: 0.4,
+        dispersion: 1.0,
+        utilisation,
+        utilisation_predicted: utilisation,
+        queue_length: 1.0,
+        queue_length_predicted: 1.0,
+        response_mean: 0.01,
+        response_mean_predicted: 0.01,
+        ks_distance: 0.01,
+        points: Vec::new(),
+    }];
+    model
+}
+
+/// A server of half the speed is as busy at 200 requests/s as the fitted one was at 400: nothing says what it does at 250.
+#[test]
+fn a_server_that_is_busier_is_known_at_fewer_loads() {
+    let mut model = fits_nothing();
+    let changed = |model: &Model, what_if: &WhatIf| what_if.changed(model).unwrap();
+    let of_speed = |speed: f64| WhatIf { speed, ..WhatIf::default() };
+    assert_eq!(changed(&model, &WhatIf::default()).known_to(), 400.0);
+    // A faster one was not seen at any load.
+    assert_eq!(changed(&model, &of_speed(2.0)).known_to(), 400.0);
+    let slower = changed(&model, &of_speed(0.5));
+    assert!((slower.known_to() - 200.0).abs() < 1e-6, "{}", slower.known_to());
+    let devices = BTreeMap::from([("bulk_device".to_owned(), 2)]);
+    for smaller in [
+        WhatIf { memory: 0.5, ..WhatIf::default() },
+        WhatIf { devices, ..WhatIf::default() },
+        WhatIf { servers: 3, lost: 1, ..WhatIf::default() },
+    ] {
+        let known = changed(&model, &smaller).known_to();
+        assert!(known > 100.0 && known < 390.0, "{smaller:?}: {known}");
+    }
+    let width = |rate: f64| match at_load(&slower, rate, 1, &[0.05]).unwrap() {
+        AtLoad::Stable { prediction, .. } => {
+            let share = &prediction.points[0].concertina;
+            share.high - share.low
+        }
+        AtLoad::Saturated { statement, .. } => panic!("{statement}"),
+    };
+    assert!(width(190.0) < 0.5 && width(250.0) == 1.0);
+    let (name, within_s) = ("480/s".to_owned(), 0.05);
+    let half_width_points = Some(1.0);
+    model.held_out =
+        vec![HeldOut { name, rate: 480.0, within_s, error_points: 2.0, half_width_points }];
+    assert_eq!(model.known_to(), 480.0);
+    let slower = changed(&model, &of_speed(0.5));
+    assert!((slower.known_to() - 240.0).abs() < 1e-6, "{}", slower.known_to());
 }

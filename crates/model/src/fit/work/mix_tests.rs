@@ -108,6 +108,22 @@ fn a_mix_that_was_not_measured_is_predicted() {
     assert!(inside * 10 >= rows * 9, "{inside} of {rows} inside");
 }
 
+/// Where no hypothesis fits: a mix of more work is as busy as the heaviest fitted load at a smaller one, and a mix of less work was not seen
+/// at a larger one.
+#[test]
+fn another_mix_makes_no_more_loads_known() {
+    let fitted = work(&steps(1, &[80.0, 110.0], 0.2), None, &Options::default()).unwrap();
+    let mut model = fitted.model;
+    model.unknown_beyond = Some(110.0);
+    let mixed = |gets: f64| model.with_mix(&mix_shares(gets)).unwrap();
+    let (reads, writes) = (mixed(1.0), mixed(0.0));
+    let work = |model: &Model| model.classes[0].service.mean.value;
+    let (less, more) = if work(&reads) < work(&writes) { (reads, writes) } else { (writes, reads) };
+    assert_eq!(less.known_to(), 110.0);
+    let known = 110.0 * work(&model) / work(&more);
+    assert!((more.known_to() / known - 1.0).abs() < 0.02, "{} {known}", more.known_to());
+}
+
 /// Hits that pass the servers by pass with the same probability as reads, and writes never do.
 #[test]
 fn hits_pass_by_in_proportion_to_reads() {

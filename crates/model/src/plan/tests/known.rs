@@ -1,6 +1,7 @@
 //! Plans of a model that fits nothing: what is not known is not recommended.
 
 use super::*;
+use crate::model_file::FittedStep;
 
 /// An objective that every configuration meets that carries the load.
 fn question(rate: f64) -> Question {
@@ -60,4 +61,40 @@ fn what_is_not_known_is_said_of_the_nearest_configuration() {
     let missed = Model { held_out: vec![held_out(100.0)], ..model };
     assert_eq!(missed.known_to(), 100.0);
     assert!(plan(&missed, &question(2_000.0), &choices()).unwrap().ranked.is_empty());
+}
+
+/// Servers with fewer devices are busier at the same load, so that less is known of them.
+#[test]
+fn smaller_servers_are_not_recommended_at_the_load_that_the_fitted_one_carried() {
+    let mut model = unknown_beyond(100.0);
+    let utilisation = model.node().unwrap().operating(100.0).unwrap().utilisation_mean;
+    model.fitted = vec![FittedStep {
+        name: "100/s".to_owned(),
+        rate: 100.0,
+        seconds: 60.0,
+        requests: 6_000,
+        hit_ratio: 0.3,
+        dispersion: 1.0,
+        utilisation,
+        utilisation_predicted: utilisation,
+        queue_length: 1.0,
+        queue_length_predicted: 1.0,
+        response_mean: 0.01,
+        response_mean_predicted: 0.01,
+        ks_distance: 0.01,
+        points: Vec::new(),
+    }];
+    let mut choices = choices();
+    choices.servers = vec![5];
+    choices.memory.sizes = vec![64.0];
+    choices.devices[0].counts = vec![2];
+    choices.devices[1].counts = vec![2, 4];
+    let found = |rate: f64| plan(&model, &question(rate), &choices).unwrap();
+    let bulk = |planned: &Planned| planned.configuration.devices[1].count;
+    assert!(found(100.0).ranked.iter().any(|planned| bulk(planned) == 2));
+    let near = found(480.0);
+    assert!(!near.ranked.is_empty());
+    for planned in &near.ranked {
+        assert!(bulk(planned) == 4 && planned.forecast.within.low > 0.1, "{planned:?}");
+    }
 }
