@@ -29,11 +29,12 @@ pub struct Judged {
 /// - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it is
 ///   positive, try the multiplicative form;
 /// - **trend**: the rank correlation of the residual with the order of the runs. If it is
-///   significant, something drifted.
+///   significant, something drifted. The residuals of one cell sum to 0: if the runs were made in
+///   rounds, differences between rounds weigh more than of independent residuals, which its
+///   probability takes into account.
 ///
-/// Limitation: the residuals of one cell sum to 0, so they depend on each other. The two residuals
-/// of a cell of two count once in the spread; with three runs for each cell the probabilities are
-/// somewhat too small. Cost: a sort.
+/// Limitation: as the residuals of one cell depend on each other, the two of a cell of two count once
+/// in the spread; with three runs for each cell its probabilities are somewhat too small. Cost: a sort.
 ///
 /// ```
 /// use model::design::{Form, Residuals};
@@ -87,7 +88,7 @@ impl Residuals {
         let trend = match places {
             Some(places) => {
                 let order: Vec<f64> = places.iter().flatten().map(|p| *p as f64).collect();
-                rank_correlation(&all, &order)?
+                rank_correlation(&all, &order, weight_of_order(residuals, &order))?
             }
             None => None,
         };
@@ -95,7 +96,7 @@ impl Residuals {
             count: all.len(),
             normal: correlation(&sorted, &scores).unwrap_or(1.0),
             normal_critical: 1.0063 - 0.1288 / n.sqrt() - 0.6118 / n + 1.3505 / (n * n),
-            spread: rank_correlation(&sizes, &fitted)?,
+            spread: rank_correlation(&sizes, &fitted, 1.0)?,
             trend,
         }))
     }
@@ -162,13 +163,34 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-fn rank_correlation(a: &[f64], b: &[f64]) -> Result<Option<Judged>, Error> {
+/// The variance of the correlation of residuals, which sum to 0 in each cell, with an order, over that of independent ones: the order's
+/// variance within cells over the part of its whole variance that residuals have of the errors'.
+fn weight_of_order(cells: &[Vec<f64>], order: &[f64]) -> f64 {
+    let squares = |x: &[f64]| {
+        let centre = mean(x);
+        x.iter().map(|x| (x - centre).powi(2)).sum::<f64>()
+    };
+    let order = ranks(order);
+    let mut rest = &order[..];
+    let mut within = 0.0;
+    for cell in cells {
+        let Some((of, others)) = rest.split_at_checked(cell.len()) else { return 1.0 };
+        within += squares(of);
+        rest = others;
+    }
+    let kept = 1.0 - cells.len() as f64 / order.len() as f64;
+    let weight = within / (kept * squares(&order));
+    if weight.is_finite() && weight > 0.0 { weight } else { 1.0 }
+}
+
+/// `weight`: the variance of the correlation over that of independent values.
+fn rank_correlation(a: &[f64], b: &[f64], weight: f64) -> Result<Option<Judged>, Error> {
     if a.len() != b.len() || a.len() < 4 {
         return Ok(None);
     }
     let Some(r) = correlation(&ranks(a), &ranks(b)) else { return Ok(None) };
     let degrees = (a.len() - 2) as f64;
-    let f = r * r * degrees / (1.0 - r * r);
+    let f = r * r * degrees / (1.0 - r * r) / weight;
     let p = if f.is_finite() { f_exceeded(f, 1.0, degrees)? } else { 0.0 };
     // Two of n! orders are perfect, so no probability is smaller than 2/n!.
     let least = (1..=a.len().min(100)).fold(2.0, |p, i| p / i as f64);

@@ -146,6 +146,34 @@ fn residuals_of_noise_pass_and_of_faults_do_not() {
     assert_eq!(Residuals::new(&[1.0], &[vec![1.0, -1.0]], None), Ok(None));
 }
 
+/// Residuals of a cell add to 0, so that differences between rounds of replications weigh more: a drift was seen in 10 % of tables without.
+#[test]
+fn rounds_without_a_drift_seldom_show_one() {
+    let mut random = StdRng::seed_from_u64(71);
+    const TRIES: usize = 2_000;
+    const CELLS: usize = 16;
+    let fitted: Vec<f64> = (0..CELLS).map(|i| i as f64).collect();
+    for rounds in [2, 3, 5] {
+        let places: Vec<Vec<usize>> =
+            (0..CELLS).map(|i| (0..rounds).map(|round| round * CELLS + i).collect()).collect();
+        let mut seen = 0;
+        for _ in 0..TRIES {
+            let mut cell = || {
+                let noise: Vec<f64> = (0..rounds)
+                    .map(|_| (0..12).map(|_| random.random_range(-0.5..0.5)).sum())
+                    .collect();
+                let mean = noise.iter().sum::<f64>() / rounds as f64;
+                noise.iter().map(|x| x - mean).collect::<Vec<f64>>()
+            };
+            let residuals: Vec<Vec<f64>> = (0..CELLS).map(|_| cell()).collect();
+            let found = Residuals::new(&fitted, &residuals, Some(&places)).unwrap().unwrap();
+            seen += usize::from(found.trend.unwrap().p < 0.05);
+        }
+        // 5 % ± 4 standard deviations.
+        assert!((60..=140).contains(&seen), "{seen} of {TRIES} with {rounds} rounds");
+    }
+}
+
 #[test]
 fn the_bootstrap_agrees_with_students_intervals() {
     let found = Factorial::new(&asl_27(), Form::Additive, 0.90).unwrap();
