@@ -43,14 +43,14 @@ impl Survey {
             let _ = writeln!(out, "{}: {} requests/s", words(parts), interval(*wanted));
         }
         let errors = self.errors();
-        if let (Some(worst), Some(median)) = (errors.last(), errors.get(errors.len() / 2)) {
+        if let (Some(worst), Some(median)) = (errors.last(), median(&errors)) {
             let inside = self.judged.iter().filter(|j| j.inside).count();
             let _ = writeln!(
                 out,
                 "Judged on {} mixes, each predicted without itself: {} off in the median, {} at worst; \
                  {inside} within their intervals.",
                 errors.len(),
-                percent(*median, 1),
+                percent(median, 1),
                 percent(*worst, 1)
             );
         }
@@ -73,6 +73,13 @@ pub(super) fn learnt(all: &[Vec<MixPart>], rates: &[Vec<f64>], clients: usize) -
         0 => "nothing was measured".to_owned(),
         _ => format!("measured with up to {clients} clients: {}", each.join("; ")),
     }
+}
+
+/// The median of ascending numbers: of an even number, the mean of the two in the middle.
+fn median(ascending: &[f64]) -> Option<f64> {
+    let upper = ascending.get(ascending.len() / 2)?;
+    let lower = ascending.get((ascending.len() - 1) / 2)?;
+    Some(0.5 * (lower + upper))
 }
 
 fn interval([value, low, high]: [f64; 3]) -> String {
@@ -99,5 +106,16 @@ fn words(parts: &[MixPart]) -> String {
             let each = parts.iter().map(|p| format!("{}, {}", share(p), reads(p)));
             each.collect::<Vec<_>>().join(" + ")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_two_is_their_mean() {
+        assert_eq!(median(&[]), None);
+        assert_eq!((median(&[0.5, 9.9]), median(&[1.0, 2.0, 9.0])), (Some(5.2), Some(2.0)));
     }
 }

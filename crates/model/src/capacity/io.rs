@@ -179,7 +179,7 @@ impl IoCapacity {
         }
         warnings.extend(sizes.iter().filter_map(|size| {
             let below_1 = size.write_cost.high.unwrap_or(size.write_cost.value) < 1.0;
-            let words = "writes are cheaper than reads: did a cache absorb them?";
+            let words = "writes are cheaper than reads: a cache may have absorbed them";
             below_1.then(|| format!("{} bytes: {words}", size.size_bytes))
         }));
         let scatter = noise.map(|n| n.variance.sqrt());
