@@ -76,6 +76,7 @@ struct Flags {
 
     /// Open loop: requests/s; a list makes one step for each
     #[arg(long, value_delimiter = ',', value_name = "R,…", help_heading = "When")]
+    #[arg(conflicts_with_all = ["think_ms", "think"])]
     rate: Vec<f64>,
     /// The distribution of the gaps between arrivals of an open loop
     #[arg(long, value_enum, default_value = "poisson", help_heading = "When")]
@@ -90,7 +91,7 @@ struct Flags {
     schedule: Vec<(f64, f64)>,
     /// Closed loop: number of clients that wait for their replies; a list makes one step for each
     #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "When")]
-    #[arg(conflicts_with_all = ["rate", "speed", "schedule"])]
+    #[arg(conflicts_with_all = ["rate", "speed", "schedule", "arrivals"])]
     clients: Vec<usize>,
     /// Streams: number of players that read object after object at --bitrate; counts their stalls
     #[arg(long, value_name = "N", help_heading = "When")]

@@ -71,10 +71,11 @@ struct Flags {
 
     /// Open loops at these rates, requests/s
     #[arg(long, value_delimiter = ',', value_name = "R,…", help_heading = "Loads")]
+    #[arg(conflicts_with_all = ["think_ms", "think"])]
     rates: Vec<f64>,
     /// Closed loops with these numbers of clients
     #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "Loads")]
-    #[arg(conflicts_with = "rates")]
+    #[arg(conflicts_with_all = ["rates", "arrivals"])]
     clients: Vec<usize>,
     /// Open loops at these shares of the saturation, which is searched for first [default:
     /// 0.2,0.4,0.6,0.8,0.9, with --until 0.3,0.6]

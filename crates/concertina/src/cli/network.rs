@@ -58,10 +58,12 @@ pub struct Args {
     queue: Option<Kendall>,
     /// The service time of the queue: its mean, like 6.2ms, or a law: exp:MEAN, det:TIME, gamma:MEAN,SCV,
     /// lognormal:MEAN,SCV, hyper:MEAN,SCV or file:PATH
-    #[arg(long, value_name = "LAW", requires = "queue", value_parser = stated_law::parse)]
+    #[arg(long, value_name = "LAW", requires = "queue", conflicts_with = "file")]
+    #[arg(value_parser = stated_law::parse)]
     service: Option<StatedLaw>,
     /// Loads of the queue: 500/s, 30/min, lists, and ranges FROM..TO[:STEP]
-    #[arg(long, value_name = "RATES", requires = "queue", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATES", requires = "queue", conflicts_with = "file")]
+    #[arg(allow_negative_numbers = true)]
     rate: Vec<Loads>,
     /// Response times: print the share of requests within each
     #[arg(long, value_delimiter = ',', value_name = "TIME", value_parser = objective::seconds)]

@@ -90,9 +90,15 @@ pub(super) fn check(plan: &Plan, config: &Config, laws: &[Law], runs: Runs) -> a
     if plan.unstable { Ok(()) } else { check_stable(plan, config, laws) }
 }
 
+/// A shorter simulation is not worth a proposal.
+const SPAN_LEAST_S: f64 = 1e-3;
+
 /// What is `part` of all runs.
 fn what_fits(plan: &Plan, runs: Runs, part: f64) -> String {
     let span_s = (plan.warmup_s + plan.duration_s) * part;
+    if span_s < SPAN_LEAST_S {
+        return "a smaller --rate".to_owned();
+    }
     match runs.in_turn() {
         several if several * part >= 1.0 => {
             format!("about {} of the runs", digits(several * part, 2))

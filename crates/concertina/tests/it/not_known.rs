@@ -93,6 +93,11 @@ fn options_without_a_use_are_refused() {
     let with = |more: &[&'static str]| refused(dir, &[&queue[..], more].concat());
     has(&with(&["--service", "5ms", "--set", "station.a.servers=2"]), &["--set"]);
     has(&with(&["--service", "exp:5..6ms"]), &["a queue has no intervals"]);
+    has(&refused(dir, &["network", "n.toml", "--rate", "5"]), &["--rate", "[FILE]"]);
+    let measure = ["measure", "http://127.0.0.1:9"];
+    let refused_by = |more: &[&'static str]| refused(dir, &[&measure[..], more].concat());
+    has(&refused_by(&["--rates", "10", "--think-ms", "50"]), &["--rates", "--think-ms"]);
+    has(&refused_by(&["--clients", "2", "--arrivals", "constant"]), &["--clients", "--arrivals"]);
     std::fs::write(dir.join("t.csv"), "concurrency,throughput\n1,10\n2,19\n3,27\n4,34\n").unwrap();
     has(&refused(dir, &["capacity", "t.csv", "--judge", "3"]), &["--judge is for a store"]);
     has(&refused(dir, &["capacity", "t.csv", "--destroy"]), &["--destroy is for a store"]);

@@ -237,7 +237,11 @@ impl PlanReport<'_> {
             Some(f) => {
                 let [value, low, high] = [f.within.value, f.within.low, f.within.high].map(percent);
                 let marks = self.marks(f, *like_fitted);
-                format!("answers {value} % [{low}, {high}] in time {marks}").trim_end().to_owned()
+                let interval = match f.within.low < f.within.high {
+                    true => format!(" [{low}, {high}]"),
+                    false => String::new(),
+                };
+                format!("answers {value} %{interval} in time {marks}").trim_end().to_owned()
             }
             None => "cannot serve that load: its queues grow without bound".to_owned(),
         };
