@@ -9,7 +9,7 @@ use super::compare::counted_at;
 use super::error::Error;
 use super::measured::{StepFigures, measure};
 use super::service::{Service, ServiceFacts};
-use super::steps::{Observed, ObservedStep};
+use super::steps::{Observed, ObservedStep, short_name};
 
 /// Fits a model and records its errors on the held-out steps in it.
 pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
@@ -73,6 +73,7 @@ pub(super) fn fit_service(
     fitted.model.held_out = judge_all(&fitted.model, observed)?;
     let warn = |name| format!("Step {name}: no read was answered in it, so it is not fitted.");
     fitted.model.warnings.extend(silent.iter().map(warn));
+    fitted.model.warnings.extend(times_missing(&steps));
     if all.count() < FEW {
         fitted.model.warnings.push(format!(
             "Only {} answered reads were fitted, which exclude few numbers of servers; the intervals have all that are left. At least {FEW} are \
@@ -87,6 +88,25 @@ pub(super) fn fit_service(
         ));
     }
     Ok(fitted)
+}
+
+/// That times of single requests are recorded for some steps alone, so that none are used.
+fn times_missing(steps: &[model::fit::Step]) -> Option<String> {
+    let missing: Vec<&str> = steps
+        .iter()
+        .filter(|step| step.times.is_none())
+        .map(|step| short_name(&step.name))
+        .collect();
+    let some = !missing.is_empty() && missing.len() < steps.len();
+    some.then(|| {
+        format!(
+            "Times of single requests are missing for {} of {} steps ({}), so the response times alone were fitted: was the run's file \
+             `times` cut off? Copy it again, or leave these steps out (--steps).",
+            missing.len(),
+            steps.len(),
+            missing.join(", ")
+        )
+    })
 }
 
 /// Why the response times of few requests are not fitted. Intervals of such fits excluded the truth: a few blocks of dependent responses do not
@@ -185,4 +205,31 @@ fn rows(step: &ObservedStep, measured: &StepFigures, shares: Vec<f64>) -> Vec<He
         half_width_points: within.share.half_width.map(|half| half * 100.0),
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that was cut off made a fit of response times alone, without a word.
+    #[test]
+    fn steps_without_times_beside_others_are_named() {
+        let times = model::fit::Times {
+            requests: Vec::new(),
+            clock_s: 0.0,
+            resolution_s: 0.0,
+            is_timed_apart: false,
+            open: true,
+        };
+        let step = |name: &str, times: Option<model::fit::Times>| model::fit::Step {
+            name: name.to_owned(),
+            times,
+            ..model::fit::Step::default()
+        };
+        let some = [step("r#0@17", Some(times.clone())), step("r#1@18", None)];
+        let told = times_missing(&some).unwrap();
+        assert!(told.contains("missing for 1 of 2 steps (r#1)"), "{told}");
+        assert_eq!(times_missing(&some[..1]), None);
+        assert_eq!(times_missing(&some[1..]), None);
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use model::Model;
+use model::{HeldOut, Model, Trust, TrustEnd};
 use report::compare::warnings_of;
 use report::objective::{digits, time};
 use report::table::{percent, trust_text};
@@ -60,7 +60,7 @@ pub struct Learnt {
     /// The report, if it could be drawn.
     report: Option<PathBuf>,
     predicted: Vec<Share>,
-    held_out: Vec<model::HeldOut>,
+    held_out: Vec<HeldOut>,
     /// Where the service tips over, if it does.
     tipping: Option<model::Tipping>,
     /// What users of the model should know.
@@ -108,7 +108,7 @@ pub fn learn(
     let saturation = fitted.model.limits()?.saturation;
     let mut lines = vec![
         service_text(&fitted),
-        trust_text(&fitted.model.trust()?).trim_end().to_owned(),
+        checked_text(&fitted.model.trust()?, &held_out),
         predicted_text(&predicted, saturation.value, fitted.model.unknown_beyond),
     ];
     let tipping = fitted.model.tipping()?;
@@ -129,6 +129,18 @@ pub fn learn(
     });
     let report = drawn.ok();
     Ok(Learnt { lines, below, model: path, report, predicted, held_out, tipping, warnings })
+}
+
+/// What was checked. Where trust ends at a fitted load that the model misses, the load that was held out is past it, and its error is said
+/// beside it.
+fn checked_text(trust: &Trust, held_out: &[HeldOut]) -> String {
+    let text = trust_text(trust).trim_end().to_owned();
+    let worst =
+        held_out.iter().max_by(|a, b| a.error_points.abs().total_cmp(&b.error_points.abs()));
+    let is_said = trust.held_out > 0 || trust.end == TrustEnd::Error;
+    let Some(worst) = worst.filter(|_| !is_said) else { return text };
+    let (rate, points) = (digits(worst.rate, 4), digits(worst.error_points.abs(), 2));
+    format!("{text} A fit without the load of {rate} requests/s missed it by {points} points.")
 }
 
 /// The steady loads of an open loop in rising order, at least two.
@@ -291,6 +303,29 @@ fn predicted_text(predicted: &[Share], saturation: f64, unknown_beyond: Option<f
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_error_of_the_load_that_was_held_out_is_always_said() {
+        let missed = Some(model::Miss { rate: 50.0, points: 6.0 });
+        let trust = Trust {
+            limit: 30.0,
+            end: TrustEnd::Misfit,
+            held_out: 0,
+            held_out_high: None,
+            bias_points: None,
+            misfit_points: Some(2.7),
+            missed,
+        };
+        let (name, within_s) = ("70/s".to_owned(), 0.05);
+        let half_width_points = Some(14.5);
+        let held = [HeldOut { name, rate: 70.0, within_s, error_points: -28.0, half_width_points }];
+        let said = |trust: &Trust| {
+            checked_text(trust, &held).contains("the load of 70 requests/s missed it by 28 points.")
+        };
+        assert!(said(&trust) && !said(&Trust { end: TrustEnd::Error, ..trust }));
+        assert!(!said(&Trust { held_out: 1, bias_points: Some(28.0), ..trust }));
+        assert_eq!(checked_text(&trust, &[]), trust_text(&trust).trim_end());
+    }
 
     #[test]
     fn loads_are_multiples_or_rates() {
