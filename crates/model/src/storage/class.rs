@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative};
-use crate::queue::{self, Discipline, InOrder, Slowdown, SlowdownQueue};
+use crate::queue::{Discipline, InOrder, Slowdown, SlowdownQueue};
 
 use super::by_load::ByLoad;
+use super::cosmetatos::waiting_mean;
 use super::solved::SolvedQueues;
 
 /// Work of a device that completes no request: writes, fills, scrubs. It shares the device's queue
@@ -178,31 +179,4 @@ impl Class {
             + other.rate * other_mean * other_mean * (1.0 + other.law.scv());
         waiting_mean(all, first, square / all / (first * first) - 1.0, self.servers)
     }
-}
-
-/// Mean waiting time in seconds of M/G/m; infinite at saturation. Exact for one server and for
-/// exponential service.
-///
-/// Linear in the SCV between the waits of M/D/m and M/M/m (and beyond 1 the same line). The wait of
-/// M/D/m is Cosmetatos's approximation, E\[W\] = ½(1 + (1 − ρ)(m − 1)(√(4 + 5m) − 2)/(16ρm))·E\[W\]
-/// of M/M/m: G. Cosmetatos, "Approximate explicit formulae for the average queueing time in the
-/// processes (M/D/r) and (D/M/r)", INFOR 13 (1975). With an SCV of 4 to 9 it is up to a fifth too long, by the law's
-/// tail: [`Class::waiting_mean`] corrects it where the queue is solved. Cost: Erlang's C.
-pub(super) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 {
-    let c = f64::from(servers.max(1));
-    let rho = rate * mean / c;
-    if rho >= 1.0 {
-        return f64::INFINITY;
-    }
-    if servers < 2 || rho <= 0.0 {
-        return queue::waiting_mean(rate, mean, scv, 1);
-    }
-    let exponential = queue::waiting_mean(rate, mean, 1.0, servers);
-    // Cosmetatos's term grows without bound as ρ → 0; with constant service requests wait no longer
-    // than with exponential service.
-    let more = (1.0 - rho) * (c - 1.0) * ((4.0 + 5.0 * c).sqrt() - 2.0) / (16.0 * rho * c);
-    let constant = (0.5 * (1.0 + more)).min(1.0);
-    let share = constant + scv * (1.0 - constant);
-    // A request that finds all servers busy waits at least for the first of m services to end.
-    exponential * share.max(0.0)
 }

@@ -13,6 +13,7 @@ mod bursts;
 mod by_load;
 mod class;
 mod cluster;
+mod cosmetatos;
 mod delay;
 mod front;
 pub(crate) mod hit_law;

@@ -209,7 +209,7 @@ pub(super) mod tests {
 
     use crate::distribution::{Empirical, Gamma, Lognormal, Piece};
     use crate::queue::{self, Mgm, Queue};
-    use crate::storage::class::waiting_mean;
+    use crate::storage::cosmetatos::waiting_mean;
 
     use super::*;
 

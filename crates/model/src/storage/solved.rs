@@ -22,7 +22,7 @@ use crate::queue::{
     Evaluated, InOrder, InOrderQueue, MgmLoads, SharedQueue, Slowdown, SlowdownQueue, erlang_c,
 };
 
-use super::class::waiting_mean;
+use super::cosmetatos::waiting_mean;
 
 /// Number of utilisations at which the two forms are compared.
 const POINTS: usize = 12;

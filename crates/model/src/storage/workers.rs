@@ -13,7 +13,8 @@
 //! mostly would have waited in the device's queue. So its response is that without workers, and longer by what both waits are more than that
 //! queue's. Requests of memory wait for the worker alone.
 
-use super::class::{Class, waiting_mean};
+use super::class::Class;
+use super::cosmetatos::waiting_mean;
 use super::node::{DeviceGroup, Node, Operating};
 use crate::distribution::ServiceTime;
 
