@@ -165,7 +165,9 @@ pub(super) fn spells(found: &Search, seed: u64) -> Option<Spells> {
     lines.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     let mut works: Vec<f64> = Vec::new();
     for line in lines {
-        works.extend(in_order(line, found, |i| line.counted[i]));
+        // A time outside that is taken off a short work may be longer than that. A model file refused the fit for it.
+        let own = in_order(line, found, |i| line.counted[i]);
+        works.extend(own.into_iter().map(|work| work.max(0.0)));
     }
     works.truncate(InOrder::MOST);
     let mean = works.iter().sum::<f64>() / works.len().max(1) as f64;
