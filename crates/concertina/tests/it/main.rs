@@ -48,6 +48,7 @@ mod not_known;
 mod numbers;
 mod operator_files;
 mod origin;
+mod origin_folder;
 mod origin_s3;
 mod output;
 mod package;
