@@ -26,14 +26,12 @@ const PAUSE: f64 = 1e-6;
 /// That hardly any request met all servers busy: a sentence. `saturation`: that of the model, requests/s.
 pub(super) fn hardly_waited(found: &Search, saturation: f64) -> Option<String> {
     let (servers, share) = (found.best.kind.servers?, found.hardly_waited()?);
-    Some({
-        format!(
-            "Only {:.1} % of the requests met all {servers} servers busy. So the number of servers is hardly known, nor the \
+    Some(format!(
+        "Only {:.1} % of the requests met all {servers} servers busy. So the number of servers is hardly known, nor the \
              saturation of {saturation:.4} requests/s that follows from it; there may be no limit. A heavier load or a closed loop \
              tells.",
-            100.0 * share
-        )
-    })
+        100.0 * share
+    ))
 }
 
 /// A larger share of requests that were answered by errors is worth saying.

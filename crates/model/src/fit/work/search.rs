@@ -61,8 +61,7 @@ impl Search {
     /// The share of requests that met all servers of the best kind busy, if it hardly tells how many there are; of lines of their own
     /// that is not asked.
     pub fn hardly_waited(&self) -> Option<f64> {
-        let servers = self.best.kind.servers.filter(|_| self.best.kind.lines() == 0)?;
-        share_waited(&self.lines, self.best.outside.mean, servers)
+        share_waited(&self.lines, &self.best)
     }
 
     /// The statistic of the best beyond what is expected of it, for each judged request.
@@ -72,11 +71,12 @@ impl Search {
     }
 }
 
-/// The share of counted requests that met `servers` others or more, if it is below [`WAITED_MIN`].
-fn share_waited(lines: &[Line], outside: f64, servers: u32) -> Option<f64> {
+/// [`Search::hardly_waited`] of any hypothesis.
+fn share_waited(lines: &[Line], point: &Point) -> Option<f64> {
+    let servers = point.kind.servers.filter(|_| point.kind.lines() == 0)?;
     let (mut all, mut waited) = (0u64, 0u64);
     for line in lines {
-        let met = line.met(outside);
+        let met = line.met(point.outside.mean);
         for (met, _) in met.into_iter().zip(&line.counted).filter(|r| *r.1) {
             all += 1;
             waited += u64::from(met >= servers);
@@ -184,10 +184,7 @@ pub(super) fn search(mut lines: Vec<Line>, among: Among<'_>, options: &Options) 
     let phi = kinds[0].score.ratio().max(1.0);
     let least = excess(&kinds[0].score);
     let mut points = Vec::new();
-    let hardly_waited = kinds[0].kind.servers.is_some_and(|servers| {
-        kinds[0].kind.lines() == 0
-            && share_waited(judge.lines(), kinds[0].outside.mean, servers).is_some()
-    });
+    let hardly_waited = share_waited(judge.lines(), &kinds[0]).is_some();
     for kind in &mut kinds {
         kind.weight = (-(excess(&kind.score) - least) / (2.0 * phi)).exp();
     }
