@@ -395,8 +395,7 @@ fn writer(queue: &Queue<Write>, told: &EventSink) {
                         warn!("cannot write to a device: {error}; serving continues without it");
                     }
                 }
-                let written = result.is_ok();
-                told(clock::now(), Event::Appended { job, written, full: full && !written });
+                told(clock::now(), Event::Appended { job, written: result.is_ok(), full });
             }
             Write::Seal { device, segment } => {
                 if let Err(error) = device.segments.seal(segment) {
