@@ -8,16 +8,18 @@ versitygw and TAG with GOMAXPROCS=1), the client processor 1, with 8 connections
 requests that were signed before, in their headers as S3's clients sign (a signature is good for 15 minutes), one for each key.
 Slices are in random order within blocks. Prints, for each size and kind, the server's processor time for a request in each block,
 in microseconds (all of its threads, /proc/PID/task/*/schedstat, over the requests alone), as JSON. Kinds: `s3` is the front, `presigned` the front with signatures in the URL, `http` the plain path of the same process, `versitygw` and `tag` the
-rivals.
+rivals, `nginx` a static server of versitygw's files (sendfile, one process, no signature).
 
 Then PUT: the client has one connection in a closed loop, to versitygw (`store`), or to a second front (`front`) whose origin is a
 bucket of that versitygw, or to TAG (`tag`) or nginx (`nginx`, which passes bytes on and checks nothing) before the same versitygw. What stands
 before the store shares the client's processor, since of these two only one works at a time (TAG has it for the PUTs only). All kinds take short
-slices in turn. For each size (`put-4k` and so on) the median time of a request in each block is printed, in microseconds.
+slices in turn. For each size (`put-4k` and so on) the median time of a request in each block is printed, in microseconds, and under `put-cpu-4k` and so on the
+front's processor time for one.
 """
 import atexit, datetime, hashlib, hmac, json, os, random, selectors, socket, subprocess, sys, tempfile, time
 
 program, rival, requests, blocks = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+static = None
 nginx, tag = ([None if one == "-" else one for one in sys.argv[5:7]] + [None, None])[:2]
 random.seed(11)
 
@@ -102,6 +104,21 @@ http {{
     processes.append(subprocess.Popen(["taskset", "-c", "1", nginx, "-c", folder + "/nginx.conf"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     wait_for(relay)
     puts["nginx"] = (relay, "objects")
+    static = free()
+    # One process, whose threads are all that works; versitygw's buckets are folders. keepalive_requests: as many as a slice has.
+    with open(folder + "/static.conf", "w") as file:
+        file.write(f"""daemon off; master_process off; user root; error_log /dev/null; pid {folder}/static.pid;
+events {{}}
+http {{
+  access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 10000000; open_file_cache max=2000 inactive=1h; open_file_cache_valid 1h;
+  client_body_temp_path {folder}/3; proxy_temp_path {folder}/4; fastcgi_temp_path {folder}/5; uwsgi_temp_path {folder}/6; scgi_temp_path {folder}/7;
+  server {{ listen {static}; root {folder}/versitygw; }}
+}}
+""")
+    files = subprocess.Popen(["taskset", "-c", "0", nginx, "-c", folder + "/static.conf"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    processes.append(files)
+    wait_for(static)
+    targets["nginx"] = (files, None)
 if tag:
     http, *ports = free(), free(), free()
     with open(folder + "/tag.yaml", "w") as file:
@@ -134,7 +151,8 @@ def cpu(pid):
 
 def signed(kind, address, name, body=None, bucket="objects"):
     """A request for a key, with its signature; with a body, a PUT."""
-    if kind == "http":
+    # Both are reached by the same address: the plain path, and the file of a bucket.
+    if kind in ("http", "nginx"):
         return f"GET /objects/{name} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     scope, path = f"{now[:8]}/us-east-1/s3/aws4_request", f"/{bucket}/{name}"
@@ -160,8 +178,9 @@ def signed(kind, address, name, body=None, bucket="objects"):
 
 
 def put_slice(kind, size, n):
-    """The times of n PUTs one after another, in microseconds."""
+    """The times of n PUTs one after another, and the front's processor time for one, in microseconds."""
     address, bucket = puts[kind]
+    before = cpu(middle.pid)
     # nginx passes the name of the store on, which is what is signed.
     host_signed = STORE if kind == "nginx" else address
     body = random.randbytes(size)
@@ -187,7 +206,7 @@ def put_slice(kind, size, n):
             # The first request of a connection opens it.
             if at > 0:
                 times.append((time.perf_counter() - start) * 1e6)
-    return times
+    return times, (cpu(middle.pid) - before) / 1e3 / len(all_)
 
 
 def ask_all(address, requests_, n, size):
@@ -225,7 +244,7 @@ def ask_all(address, requests_, n, size):
 
 def slice_(kind, size, count, n):
     process, _ = targets[kind]
-    address = {"http": told["address"], "versitygw": STORE, "tag": puts.get("tag", ("",))[0]}.get(kind, told["s3"])
+    address = {"http": told["address"], "versitygw": STORE, "tag": puts.get("tag", ("",))[0], "nginx": static}.get(kind, told["s3"])
     requests_ = [signed(kind, address, f"{size}-{key}") for key in range(count)]
     before, start = cpu(process.pid), time.monotonic()
     ask_all(address, requests_, n, size)
@@ -252,18 +271,23 @@ for name, (size, count, share) in SIZES.items():
 if tag:
     subprocess.run(["taskset", "-a", "-c", "-p", "1", str(gateway.pid)], stdout=subprocess.DEVNULL, check=True)
 for name, (size, slices, n) in {"4k": (4096, 4, 40), "100k": (102400, 4, 40), "8M": (8 << 20, 2, 5)}.items():
-    rows = {kind: [] for kind in puts}
+    rows, own_cpu = {kind: [] for kind in puts}, []
     for kind in rows:
         put_slice(kind, size, n)
     for _ in range(blocks):
-        times = {kind: [] for kind in rows}
+        times, took = {kind: [] for kind in rows}, []
         for _ in range(slices):
             order = list(rows)
             random.shuffle(order)
             for kind in order:
-                times[kind] += put_slice(kind, size, n)
+                found, us = put_slice(kind, size, n)
+                times[kind] += found
+                if kind == "front":
+                    took.append(us)
         for kind in rows:
             rows[kind].append(sorted(times[kind])[len(times[kind]) // 2])
+        own_cpu.append(sum(took) / len(took))
     result["put-" + name] = rows
+    result["put-cpu-" + name] = {"front": own_cpu}
     print("put", name, {kind: round(sorted(found)[len(found) // 2]) for kind, found in rows.items()}, file=sys.stderr, flush=True)
 print(json.dumps(result))

@@ -285,5 +285,5 @@ fn hot(
         config.hot_shares.len()
     );
     let claim = Claim::counted(what, largest(&off), "points", stream.requests.len() as u64);
-    Ok(claim.with_goal(Goal::AtMost(0.5)))
+    Ok(claim.with_goal(Goal::AtMost(1.0)))
 }

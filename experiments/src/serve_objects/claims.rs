@@ -22,7 +22,7 @@ struct Goals {
 fn goals(object_bytes: u64) -> Goals {
     match object_bytes {
         0..=16_384 => Goals { over_nginx: 1.5, node_cpu: 1.3, gateway_cpu: 1.3 },
-        _ => Goals { over_nginx: 1.3, node_cpu: f64::NAN, gateway_cpu: 1.1 },
+        _ => Goals { over_nginx: 1.0, node_cpu: f64::NAN, gateway_cpu: 1.1 },
     }
 }
 
