@@ -104,7 +104,7 @@ section! {
         /// further seconds, unless a write through Concertina may have been missed. 0: they are
         /// answered 503 or 504.
         pub stale_if_error_s: f64 = 3600.0,
-        /// Memory for objects that wait to be written to the devices; when it is full, objects are
+        /// Memory for objects that wait to be written to the devices, each with some 550 bytes of its own; when it is full, objects are
         /// written to a device only when they are read again.
         pub appends_bytes_max: Size = Size(64 * MIB),
         /// Maximum PUTs and DELETEs that wait for another write of the same key; further ones are

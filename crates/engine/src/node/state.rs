@@ -83,7 +83,8 @@ pub(super) struct Appending<P> {
     /// The object, from which it is read until the record can be: memory may have no room for it any more.
     pub(super) payload: P,
     pub(super) verified: Option<Verified>,
-    pub(super) stored_bytes: u64,
+    /// What it counts in [`Node::appending_bytes`].
+    pub(super) held_bytes: u64,
     /// The record that it is a copy of, if one was read for it.
     pub(super) copy_of: Option<Place>,
     /// The object, if a copy on a hot device is to follow.

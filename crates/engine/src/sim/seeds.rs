@@ -379,7 +379,7 @@ fn node_settings(
         devices: (0..random.random_range(0..3)).map(device).collect(),
         tiers: TierSettings::default(),
         origin: OriginSettings { servers: 4, queue_length_max: length },
-        appends_bytes_max: 2_000,
+        appends_bytes_max: 8_000,
         writes_waiting_max: if level == Level::Light { 64 } else { 8 },
         cluster,
         windows,
