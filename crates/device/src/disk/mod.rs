@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::node::{DeviceId, DeviceSettings, Event, Extent, JobId};
 use engine::status::Lateness;
@@ -43,7 +43,7 @@ use engine::tier::Location;
 use ground::Key;
 use ground::window::Nanos;
 use origin::IdentityRecord;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 pub use crate::assembly::Assembly;
 pub use device::EventSink;
@@ -327,14 +327,28 @@ impl Disks {
     }
 
     /// Stops the threads, and seals open segments so that the next start need not scan them.
-    pub fn stop(&self) {
+    ///
+    /// Objects that wait to be written are written for as long as `within`; the others are left out, since a device holds copies. A device
+    /// that does not answer is left as it is after as long again, and at least [`WRITE_MAX`]: the next start scans its open segment.
+    pub fn stop(&self, within: Duration) {
         self.scrub.stop();
         self.reads.stop();
         self.held.stop();
         for writes in &self.writes {
             writes.stop();
         }
+        let written = || self.writes.iter().all(|writes| writes.is_empty());
+        if !wait_until(within, written) {
+            let is_other = |write: &Write| !matches!(write, Write::Append { .. });
+            let left: usize = self.writes.iter().map(|writes| writes.retain(is_other)).sum();
+            info!("{left} objects that waited to be written to devices are left out");
+        }
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was begun ends in any case, unless the device is stuck.
+        if !wait_until(within.max(WRITE_MAX), || threads.iter().all(JoinHandle::is_finished)) {
+            warn!("a device does not end what it was given: its open segment is scanned at the next start");
+            return;
+        }
         for thread in threads.drain(..) {
             let _ = thread.join();
         }
@@ -344,6 +358,21 @@ impl Disks {
         }
     }
 }
+
+/// Waits until something is so, for at most as long as `within`; returns whether it is.
+fn wait_until(within: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !is_so() {
+        if start.elapsed() >= within {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// How long a write that was begun may take at the end of the process, at least.
+const WRITE_MAX: Duration = Duration::from_secs(1);
 
 fn reader_count(folders: &[DeviceFolder]) -> usize {
     let real = folders.iter().filter(|device| device.service.is_none());

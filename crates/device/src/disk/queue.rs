@@ -14,6 +14,9 @@ struct State<T> {
     stopped: bool,
 }
 
+/// Items for which an empty queue keeps room: what a flood took beyond is given back.
+const ROOM_KEPT: usize = 1024;
+
 /// A queue from which many threads take.
 pub struct Queue<T> {
     state: Mutex<State<T>>,
@@ -48,6 +51,9 @@ impl<T> Queue<T> {
         let mut state = self.lock();
         loop {
             if let Some(item) = state.waiting.pop_front() {
+                if state.waiting.is_empty() && state.waiting.capacity() > ROOM_KEPT {
+                    state.waiting.shrink_to(ROOM_KEPT);
+                }
                 return Some(item);
             }
             if state.stopped {
@@ -71,6 +77,19 @@ impl<T> Queue<T> {
         self.next()
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.lock().waiting.is_empty()
+    }
+
+    /// Drops the waiting items for which `keep` is false, and returns how many these were.
+    pub fn retain(&self, keep: impl FnMut(&T) -> bool) -> usize {
+        let mut state = self.lock();
+        let before = state.waiting.len();
+        state.waiting.retain(keep);
+        before - state.waiting.len()
+    }
+
     /// Ends the threads once the queue is empty.
     pub fn stop(&self) {
         self.lock().stopped = true;
@@ -83,6 +102,17 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+
+    #[test]
+    fn items_that_are_left_out_come_no_more() {
+        let queue = Queue::default();
+        (0..10_000).for_each(|item| queue.push(item));
+        assert_eq!(queue.retain(|item| item % 100 == 0), 9_900);
+        queue.stop();
+        let taken: Vec<u32> = std::iter::from_fn(|| queue.next()).collect();
+        assert!(taken.into_iter().eq((0..10_000).step_by(100)));
+        assert!(queue.is_empty() && queue.lock().waiting.capacity() < 2 * ROOM_KEPT);
+    }
 
     #[test]
     fn items_that_are_gathered_come_in_order() {

@@ -405,6 +405,6 @@ mod tests {
         drop(runtime);
         assert!(RING.with_borrow(Option::is_none));
         assert_eq!(ended(&told, written.len()).len(), written.len());
-        disks.stop();
+        disks.stop(Duration::from_secs(60));
     }
 }
