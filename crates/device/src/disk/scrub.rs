@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::node::{DeviceId, Event};
+use engine::node::{DeviceId, Event, Unread};
 use record::clock;
 use tracing::{info, warn};
 
@@ -76,7 +76,11 @@ impl Task {
         let Some(segment) = segments.segment(self.segment) else { return self.entries.clear() };
         let read = segments.read(&segment, location, &key, buffer);
         if let (Err(why), Some(_)) = (read, segments.segment(self.segment)) {
-            warn!("scrub: {why:?}; the record is dropped");
+            let why = match why {
+                Unread::Failed(failure) => failure.reason,
+                Unread::OtherKey | Unread::Gone => format!("segment {}: another record is there", self.segment),
+            };
+            warn!("scrub: {why}; the record is dropped");
             told(clock::now(), Event::Damaged { device: self.id, location, key });
         }
         self.device.scrubbed.bytes.fetch_add(bytes, Ordering::Relaxed);
