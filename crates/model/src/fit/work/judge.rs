@@ -19,6 +19,10 @@ const BLOCKS_MIN: f64 = 24.0;
 pub(super) const LEVEL: f64 = 1e-3;
 pub(super) const EFFECT: f64 = 0.1;
 
+/// How long servers are busy after a reply, as a part of the median response of requests that met no other: the mean of its law beforehand.
+/// Too many servers with a time outside far below zero imitate fewer servers.
+const AFTER: f64 = 0.1;
+
 /// Requests, their work, and its square, summed.
 pub(super) type Sums = (f64, f64, f64);
 
@@ -38,8 +42,9 @@ pub(super) struct Point {
     pub correction: Option<Arc<Correction>>,
 }
 
+/// The statistic beyond what is expected of it, with the doubt of the hypothesis.
 pub(super) fn excess(score: &Score) -> f64 {
-    score.statistic - score.degrees
+    score.statistic - score.degrees + score.doubt
 }
 
 /// Steps with what does not depend on the hypothesis.
@@ -123,7 +128,14 @@ impl Judge {
 
     pub fn judge(&self, kind: Kind, outside: Outside) -> Score {
         let WorksByMet { works, met, own } = self.judged(kind, outside);
-        score(&works, &met, &own, &self.followed, &self.untied)
+        let found = score(&works, &met, &own, &self.followed, &self.untied);
+        Score { doubt: self.doubt(outside.mean), ..found }
+    }
+
+    /// The doubt of a time outside before the times of the log are known, in units of the statistic: the density of times below zero
+    /// falls by a factor of e for each [`AFTER`] of the median response.
+    pub fn doubt(&self, outside: f64) -> f64 {
+        2.0 * (-outside).max(0.0) / (AFTER * self.soon_s).max(1e-12)
     }
 
     /// The bins in which works are compared.
@@ -179,4 +191,17 @@ pub(super) fn block_of(arrival: f64, span: (f64, f64), blocks: usize) -> usize {
     let (from, to) = span;
     let n = blocks as f64;
     ((arrival - from) / (to - from).max(1e-12) * n).min(n - 1.0).max(0.0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_outside_below_zero_are_doubted_by_their_length() {
+        let judge = Judge::new(Vec::new(), 0.01, f64::INFINITY);
+        assert_eq!((judge.doubt(0.0), judge.doubt(0.005)), (0.0, 0.0));
+        assert!((judge.doubt(-0.001) - 2.0).abs() < 1e-9);
+        assert!((judge.doubt(-0.003) - 6.0).abs() < 1e-9);
+    }
 }

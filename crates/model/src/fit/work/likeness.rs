@@ -54,6 +54,8 @@ const SEED: u64 = 0x11ce;
 struct BestOutside {
     kind: Kind,
     outside: f64,
+    /// The best by the times of the log alone.
+    shown: f64,
     /// The standard deviation of that where the statistic is not overdispersed; 0 if nothing depends on it. It and the score are of values
     /// whose variance by chance is 1, until [`BestOutside::over`] is told what it is.
     deviation: f64,
@@ -69,6 +71,18 @@ impl BestOutside {
     fn over(&mut self, variance: f64) {
         self.score.statistic /= variance;
         self.deviation *= variance.sqrt();
+    }
+
+    /// With the doubt of a time outside below zero, which moves it towards zero.
+    fn doubted(&mut self, judge: &Judge) {
+        self.shown = self.outside;
+        if self.outside < 0.0 && self.deviation > 0.0 {
+            let slope = judge.doubt(-1.0);
+            let shift = (0.5 * slope * self.deviation.powi(2)).min(-self.outside);
+            self.outside += shift;
+            self.score.statistic += (shift / self.deviation).powi(2);
+        }
+        self.score.doubt = judge.doubt(self.outside);
     }
 }
 
@@ -100,7 +114,10 @@ pub(super) fn by_replays(
     let mut found: Vec<BestOutside> = found.collect();
     // Of all kinds together: a few replays tell it to a tenth or two, by which a wrong kind with many degrees of freedom excluded the right one.
     let variance = found.iter().map(|f| f.variance).sum::<f64>() / found.len().max(1) as f64;
-    found.iter_mut().for_each(|f| f.over(variance));
+    for f in &mut found {
+        f.over(variance);
+        f.doubted(&part);
+    }
     found.sort_by(|a, b| excess(&a.score).total_cmp(&excess(&b.score)));
     let (least, phi) = found.first().map(|f| (excess(&f.score), f.score.ratio().max(1.0)))?;
     let weight = |f: &BestOutside| (-(excess(&f.score) - least) / (2.0 * phi)).exp();
@@ -129,7 +146,11 @@ pub(super) fn by_replays(
         let normal = |i: i32| f64::from(i - POINTS / 2) * 2.0 * REACH / f64::from(POINTS - 1);
         let each: Vec<(f64, f64)> = (0..POINTS)
             .map(normal)
-            .map(|z| (f.outside + z * deviation, (-0.5 * z * z).exp()))
+            .map(|z| {
+                let outside = f.shown + z * deviation;
+                let doubt = judge.doubt(outside) / phi;
+                (outside, (-0.5 * (z * z + doubt)).exp())
+            })
             .filter(|(outside, _)| deviation > 0.0 && (low..=high).contains(outside))
             .collect();
         let sum: f64 = each.iter().map(|e| e.1).sum();
@@ -228,8 +249,9 @@ fn fitted(kind: Kind, tried: &[(f64, Differences)], degrees: usize) -> Option<Be
     Some(BestOutside {
         kind,
         outside: at + shift,
+        shown: at + shift,
         deviation: if slopes > 0.0 { slopes.sqrt().recip() } else { 0.0 },
-        score: Score { statistic, degrees: degrees as f64, apart },
+        score: Score { statistic, degrees: degrees as f64, doubt: 0.0, apart },
         variance,
         factor_slope: slope / factor,
     })

@@ -47,6 +47,8 @@ pub(super) struct Apart {
 pub(super) struct Score {
     pub statistic: f64,
     pub degrees: f64,
+    /// How unlikely the hypothesis is before its works are looked at, in units of the statistic; not part of the p-value.
+    pub doubt: f64,
     /// The bin that differs most.
     pub apart: Option<Apart>,
 }
@@ -87,7 +89,7 @@ pub(super) fn score(
     untied: &Untied,
 ) -> Score {
     let scores = polynomials(works, untied);
-    let mut all = Score { statistic: 0.0, degrees: 0.0, apart: None };
+    let mut all = Score { statistic: 0.0, degrees: 0.0, doubt: 0.0, apart: None };
     for (of, numbers) in
         [(BinSubject::Met, met), (BinSubject::Own, own), (BinSubject::Followed, followed)]
     {
@@ -166,7 +168,7 @@ fn orthonormal(scores: &mut [[f64; DEGREES]]) {
 }
 
 /// The edges of bins that all have enough requests: the first numbers of each.
-fn bins(numbers: &[u32]) -> Vec<u32> {
+pub(super) fn bins(numbers: &[u32]) -> Vec<u32> {
     let share = |share: f64| (share * numbers.len() as f64) as usize;
     let least = BIN_MIN.min(share(BIN_SHARE_OF_FEW).max(1)).max(share(BIN_SHARE));
     let mut each = [0usize; FROM_LAST];
