@@ -20,6 +20,7 @@ use super::super::valley::is_crowded_within;
 use super::judge::{LEVEL, excess};
 use super::line::{Kind, Line};
 use super::outside::Outside;
+use super::score::bins;
 use super::search::Search;
 
 /// The share of the requests that used the servers from which on those that were taken for hits are put back.
@@ -240,6 +241,49 @@ fn met_slow(line: &Line, valley: f64) -> Vec<u32> {
     (0..line.arrivals.len()).map(of).collect()
 }
 
+/// Whether hits depend on the number of requests that they met: Pearson's χ² less its degrees of freedom, summed over the steps. A cache
+/// answers whatever the servers do. `kept` are the steps without the hits.
+///
+/// Works that are put back make works independent under any number of servers, so that their test hardly excludes a wrong number. Of four
+/// servers taken for five it finds nothing, but requests that met four others were answered fast less often than those that met three.
+pub(super) fn unevenness(lines: &[Line], kept: &[Line], valley: f64) -> f64 {
+    let mut found = 0.0;
+    for (line, kept) in lines.iter().zip(kept) {
+        let mut judged = Vec::new();
+        let mut next = 0;
+        for (i, met) in met_slow(line, valley).into_iter().enumerate() {
+            let is_kept = kept.arrivals.get(next) == Some(&line.arrivals[i])
+                && kept.departures[next] == line.departures[i];
+            next += usize::from(is_kept);
+            if line.counted[i] {
+                judged.push((met, !is_kept));
+            }
+        }
+        found += frequencies(&judged);
+    }
+    found
+}
+
+/// [`unevenness`] of the requests of a step: the number that each met, and whether it is a hit.
+fn frequencies(judged: &[(u32, bool)]) -> f64 {
+    let edges = bins(&judged.iter().map(|each| each.0).collect::<Vec<u32>>());
+    let mut counts = vec![[0.0; 2]; edges.len()];
+    for (met, is_hit) in judged {
+        counts[edges.partition_point(|edge| edge <= met) - 1][usize::from(*is_hit)] += 1.0;
+    }
+    let hits: f64 = counts.iter().map(|count| count[1]).sum();
+    let share = hits / judged.len().max(1) as f64;
+    let variance = share * (1.0 - share);
+    if variance <= 0.0 {
+        return 0.0;
+    }
+    let squares = counts.iter().map(|[others, hits]| {
+        let all = others + hits;
+        (hits - share * all).powi(2) / (all * variance).max(f64::MIN_POSITIVE)
+    });
+    squares.sum::<f64>() - (edges.len() - 1) as f64
+}
+
 /// Works up to the valley of requests that surely waited, by [`PARTS`] of it, as shares of these requests; `None` of too few. Which of
 /// these requests are known does not depend on their works, because they waited for longer than the valley.
 fn short_works(lines: &[Line], kind: Kind, valley: f64) -> Option<[f64; PARTS]> {
@@ -353,4 +397,38 @@ fn valley(line: &Line) -> Option<f64> {
     // What a tick holds is not told apart.
     super::super::valley::valley(&judged(line).collect::<Vec<_>>())
         .filter(|valley| *valley > line.ticks.coarsest())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half of the requests that meet up to two others are hits. If so many of those that meet three others are hits too, hits are even.
+    #[test]
+    fn hits_that_depend_on_the_number_met_are_uneven() {
+        let judged = |hits_of_last: u32| -> Vec<(u32, bool)> {
+            (0..2_000)
+                .map(|i| (i % 4, i / 4 % 10 < if i % 4 == 3 { hits_of_last } else { 5 }))
+                .collect()
+        };
+        assert!(frequencies(&judged(5)) < 0.0);
+        assert!(frequencies(&judged(3)) > 20.0);
+        assert_eq!(frequencies(&[]), 0.0);
+        assert_eq!(frequencies(&[(0, true); 50]), 0.0);
+    }
+
+    /// Requests that were put back are no hits.
+    #[test]
+    fn requests_that_are_back_are_no_hits() {
+        let (from, taken): (Vec<f64>, Vec<f64>) = (0..4_000)
+            .map(|i| (0.01 * f64::from(i), if i % 2 == 0 { 0.015 } else { 0.001 }))
+            .unzip();
+        let ends = from.iter().zip(&taken).map(|(from, taken)| from + taken).collect();
+        // Each fast one meets a slow one, each slow one meets none.
+        let lines = [Line::from_times(from, ends)];
+        let all_hits = [lines[0].without(0.002, |_| false)];
+        let none = [lines[0].without(0.002, |_| true)];
+        assert!(unevenness(&lines, &all_hits, 0.002) > 1_000.0);
+        assert_eq!(unevenness(&lines, &none, 0.002), 0.0);
+    }
 }

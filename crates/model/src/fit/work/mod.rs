@@ -185,6 +185,9 @@ fn with_or_without_hits(
 /// A search among the requests that were not taken for hits, with the short works back that were cut with the hits, where it fits
 /// better with them. They are back before it is compared with one in which all hits are works: heavy works, a quarter of which were
 /// cut, fitted less without them.
+///
+/// How many works are back depends on the number of servers, so that those of each likely number are put back. Of these searches the likeliest
+/// is taken, by the independence of its works and of its hits ([`bypass::unevenness`]).
 fn with_short_works(
     lines: &[Line],
     cut: search::Search,
@@ -192,34 +195,25 @@ fn with_short_works(
     among: Among<'_>,
     options: &Options,
 ) -> search::Search {
-    let again = |first: &search::Search| {
-        bypass::returned(lines, first, valley).map(|kept| search::search(kept, among, options))
-    };
-    let mut found = match again(&cut) {
+    let in_line = cut
+        .kinds
+        .iter()
+        .filter(|kind| kind.kind.discipline == Discipline::Fifo && kind.kind.servers.is_some());
+    let others = in_line.filter(|kind| kind.kind != cut.best.kind).take(OTHERS);
+    let searches = std::iter::once(&cut.best).chain(others).filter_map(|kind| {
+        let assumed = search::Search { best: kind.clone(), ..cut.clone() };
+        let found = search::search(bypass::returned(lines, &assumed, valley)?, among, options);
+        let counted: usize = found.lines.iter().map(Line::counted).sum();
+        let uneven = bypass::unevenness(lines, &found.lines, valley) / counted.max(1) as f64;
+        Some((found.excess() + uneven, found))
+    });
+    match searches.min_by(|a, b| a.0.total_cmp(&b.0)).map(|likeliest| likeliest.1) {
         // Hits that were put back speak against every hypothesis. Where the cut alone fits a little better that is its time outside.
         Some(again) if again.excess() <= cut.excess() || again.best.score.p_value() >= LEVEL => {
             again
         }
-        _ => cut.clone(),
-    };
-    // How many are back depends on the number of servers, and the works that were left may show another: of Weibull works (shape 0.6) of
-    // three servers four were found, with a mean half as long again.
-    let first = cut.best.kind;
-    let others = cut.kinds.iter().filter(|kind| {
-        kind.kind != first
-            && kind.kind.discipline == Discipline::Fifo
-            && kind.kind.servers.is_some()
-    });
-    for other in others.take(OTHERS) {
-        if found.best.score.p_value() >= LEVEL {
-            break;
-        }
-        let first = search::Search { best: other.clone(), ..cut.clone() };
-        if let Some(again) = again(&first).filter(|again| again.excess() < found.excess()) {
-            found = again;
-        }
+        _ => cut,
     }
-    found
 }
 
 /// With a speed by the number inside, where works depend on that number or closed loops carry less with more clients. Works that depend on
