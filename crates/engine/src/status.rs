@@ -388,4 +388,7 @@ pub struct Actions {
     pub held: bool,
     /// The last entries, newest first.
     pub actions: Vec<Entry>,
+    /// What is to be known beside: the kill switch's position could not be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }

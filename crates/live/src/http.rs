@@ -117,7 +117,7 @@ fn figures(of: &LiveModel, uri: &Uri) -> Option<HttpResult> {
         "/actions" => {
             let (held, mut actions) = of.journal();
             actions.reverse();
-            Ok(json(ok, &Actions { held, actions }, None))
+            Ok(json(ok, &Actions { held, actions, warning: None }, None))
         }
         _ => return None,
     })
@@ -148,7 +148,7 @@ fn decide(of: &LiveModel, rest: &str) -> HttpResult {
     actions.retain(|entry| entry.id == id);
     // An approval is carried out later, by the part that proposed the change.
     let status = if verdict == Verdict::Apply { StatusCode::ACCEPTED } else { StatusCode::OK };
-    Ok(json(status, &Actions { held, actions }, None))
+    Ok(json(status, &Actions { held, actions, warning: None }, None))
 }
 
 /// Answers a path of the loop, but for what-if questions; `None` for any other path.
@@ -172,9 +172,12 @@ pub fn answer(of: &LiveModel, method: &Method, uri: &Uri) -> Option<HttpResult> 
             if method != Method::POST {
                 return Some(Err(allowed("POST")));
             }
-            of.hold(path == "/actions/hold");
+            let forgotten = of.hold(path == "/actions/hold").err().map(|error| {
+                format!("the journal could not be written, so that a restart forgets this: {error}")
+            });
             let (held, _) = of.journal();
-            return Some(Ok(json(StatusCode::OK, &Actions { held, actions: Vec::new() }, None)));
+            let reply = Actions { held, warning: forgotten, ..Actions::default() };
+            return Some(Ok(json(StatusCode::OK, &reply, None)));
         }
         WHAT_IF if !reads => return Some(Err(allowed("GET, HEAD, POST"))),
         "/model" | "/model/file" | "/history" | "/actions" if !reads => {

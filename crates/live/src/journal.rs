@@ -4,6 +4,9 @@
 //! lines that do not parse, and writing starts a new line after a torn one. A full file is renamed
 //! to `NAME.old`. The first failure to write is logged; the journal in memory continues.
 //!
+//! The kill switch outlives a restart by its line: a new file begins with it, and one that could not be written is written with the next
+//! lines that can.
+//!
 //! The operator names the file, and may name another program's. So it is appended to only if its lines look like a
 //! journal's ([`require_journal`]), and `NAME.old` is replaced only if its lines do.
 
@@ -31,6 +34,11 @@ pub struct Journal {
     bytes: u64,
     bytes_max: u64,
     complained: bool,
+    /// The last line of the kill switch, and whether the file has it.
+    hold: Option<Line>,
+    hold_is_written: bool,
+    /// Whether the file may end within a line.
+    torn: bool,
 }
 
 impl Journal {
@@ -60,28 +68,56 @@ impl Journal {
             file.write_all(b"\n")?;
         }
         let path = path.to_owned();
-        Ok((Journal { path, file, bytes, bytes_max, complained: false }, lines))
+        let hold = lines.iter().rfind(is_hold).cloned();
+        let journal = Journal {
+            path,
+            file,
+            bytes,
+            bytes_max,
+            complained: false,
+            hold,
+            hold_is_written: true,
+            torn: false,
+        };
+        Ok((journal, lines))
     }
 
-    /// Appends lines.
-    pub fn append(&mut self, lines: &[Line]) {
-        let mut text = Vec::new();
-        for line in lines {
-            if serde_json::to_writer(&mut text, line).is_ok() {
-                text.push(b'\n');
-            }
+    /// Appends lines, and the kill switch's if it could not be written before.
+    ///
+    /// # Errors
+    ///
+    /// If they could not be written. The first time, the log says so.
+    pub fn append(&mut self, lines: &[Line]) -> io::Result<()> {
+        if lines.is_empty() && self.hold_is_written {
+            return Ok(());
         }
-        if text.is_empty() {
-            return;
+        if let Some(hold) = lines.iter().rfind(is_hold) {
+            (self.hold, self.hold_is_written) = (Some(hold.clone()), false);
         }
-        let written = self.turn(text.len() as u64).and_then(|()| self.file.write_all(&text));
-        match written {
-            Ok(()) => self.bytes += text.len() as u64,
-            Err(error) if !std::mem::replace(&mut self.complained, true) => {
-                warn!("cannot write the journal {}: {error}", self.path.display());
-            }
-            Err(_) => {}
+        let written = self.write(lines);
+        if let Err(error) = &written
+            && !std::mem::replace(&mut self.complained, true)
+        {
+            warn!("cannot write the journal {}: {error}", self.path.display());
         }
+        written
+    }
+
+    fn write(&mut self, lines: &[Line]) -> io::Result<()> {
+        let mut text = text_of(lines)?;
+        self.turn(text.len() as u64)?;
+        if !self.hold_is_written && !lines.iter().any(|line| is_hold(&line)) {
+            text.splice(..0, text_of(self.hold.as_slice())?);
+        }
+        if self.torn {
+            text.insert(0, b'\n');
+        }
+        // A disk that is full takes a part.
+        self.torn = true;
+        self.file.write_all(&text)?;
+        (self.torn, self.hold_is_written) = (false, true);
+        self.bytes += text.len() as u64;
+        Ok(())
     }
 
     /// Begins a new file if `more` bytes do not fit in this one.
@@ -100,9 +136,23 @@ impl Journal {
             std::fs::rename(&self.path, old)?;
         }
         self.file = OpenOptions::new().append(true).create_new(true).open(&self.path)?;
-        self.bytes = 0;
+        (self.bytes, self.torn, self.hold_is_written) = (0, false, self.hold.is_none());
         Ok(())
     }
+}
+
+fn is_hold(line: &&Line) -> bool {
+    matches!(line, Line::Hold { .. })
+}
+
+/// Lines as the file has them.
+fn text_of(lines: &[Line]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut text, line)?;
+        text.push(b'\n');
+    }
+    Ok(text)
 }
 
 /// Where a full file goes.
@@ -190,13 +240,13 @@ mod tests {
         let path = folder.path().join("journal");
         let (mut journal, lines) = Journal::open(&path, 1 << 20).unwrap();
         assert!(lines.is_empty());
-        journal.append(&[hold(1), hold(2)]);
+        journal.append(&[hold(1), hold(2)]).unwrap();
         drop(journal);
         let text = std::fs::read(&path).unwrap();
         for cut in 0..text.len() {
             std::fs::write(&path, &text[..cut]).unwrap();
             let (mut journal, before) = Journal::open(&path, 1 << 20).unwrap();
-            journal.append(&[hold(3)]);
+            journal.append(&[hold(3)]).unwrap();
             drop(journal);
             let (_, after) = Journal::open(&path, 1 << 20).unwrap();
             assert_eq!(after.len(), before.len() + 1, "cut at {cut}");
@@ -210,15 +260,37 @@ mod tests {
         let path = folder.path().join("journal");
         let (mut journal, lines) = Journal::open(&path, 200).unwrap();
         assert!(lines.is_empty());
-        (0..20).for_each(|at| journal.append(&[hold(at)]));
+        (0..20).for_each(|at| journal.append(&[hold(at)]).unwrap());
         assert!(std::fs::metadata(&path).unwrap().len() <= 200);
         assert!(std::fs::metadata(folder.path().join("journal.old")).unwrap().len() <= 200);
         let (mut journal, lines) = Journal::open(&path, 200).unwrap();
         assert_eq!(lines.last(), Some(&hold(19)));
         // Who took the file away gets a new one.
         std::fs::rename(&path, folder.path().join("away")).unwrap();
-        (20..40).for_each(|at| journal.append(&[hold(at)]));
+        (20..40).for_each(|at| journal.append(&[hold(at)]).unwrap());
         assert_eq!(Journal::open(&path, 200).unwrap().1.last(), Some(&hold(39)));
+    }
+
+    #[test]
+    fn the_kill_switch_is_in_each_file_and_is_written_late_rather_than_never() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let other = |id| Line::Realised { id, value: 1.0 };
+        let (mut journal, _) = Journal::open(&path, 200).unwrap();
+        journal.append(&[hold(1)]).unwrap();
+        (0..40).for_each(|id| journal.append(&[other(id)]).unwrap());
+        let holds = |lines: &[Line]| lines.iter().filter(|line| **line == hold(1)).count();
+        assert_eq!(holds(&Journal::open(&path, 200).unwrap().1), 1);
+        // A file that takes nothing.
+        journal.file = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        journal.bytes = 0;
+        let off = Line::Hold { on: false, at_unix_us: 2 };
+        assert!(journal.append(std::slice::from_ref(&off)).is_err());
+        journal.file = OpenOptions::new().append(true).open(&path).unwrap();
+        journal.append(&[other(99)]).unwrap();
+        let lines = Journal::open(&path, 1 << 20).unwrap().1;
+        assert_eq!(lines.iter().rfind(is_hold), Some(&off));
+        assert_eq!(lines.last(), Some(&other(99)));
     }
 
     #[test]
@@ -264,12 +336,12 @@ mod tests {
         // One that comes in later.
         let (mut journal, _) = Journal::open(&path, 200).unwrap();
         std::fs::write(&old, "notes\n").unwrap();
-        (0..20).for_each(|at| journal.append(&[hold(at)]));
+        (0..20).for_each(|at| journal.append(&[hold(at)]).unwrap());
         assert_eq!(std::fs::read_to_string(&old).unwrap(), "notes\n");
         std::fs::remove_file(&old).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "notes\n").unwrap();
-        (0..20).for_each(|at| journal.append(&[hold(at)]));
+        (0..20).for_each(|at| journal.append(&[hold(at)]).unwrap());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes\n");
         assert!(!old.exists());
     }

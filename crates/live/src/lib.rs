@@ -253,7 +253,8 @@ impl LiveModel {
         }
         let unix_us = acting.unix_us(now);
         let status = acting.governor.propose(now, unix_us, proposal);
-        acting.write();
+        // The log says if it fails: the decision stands.
+        let _ = acting.write();
         if let Some(status) = &status {
             let Proposal { target, change, reason, .. } = proposal;
             info!("{target}: {change}: {reason} ({status})");
@@ -280,24 +281,30 @@ impl LiveModel {
         }
         let unix_us = acting.unix_us(now);
         acting.governor.decide(now, unix_us, id, verdict).map_err(NotDecidedHere::Refused)?;
-        acting.write();
+        // The log says if it fails: the decision stands.
+        let _ = acting.write();
         let what = if verdict == Verdict::Apply { "approved" } else { "dismissed" };
         info!("entry {id} of the journal is {what} by an operator");
         Ok(())
     }
 
     /// Switches the kill switch.
-    pub fn hold(&self, on: bool) {
+    ///
+    /// # Errors
+    ///
+    /// If the journal's file could not be written: the switch is as it was told, and a restart would forget it.
+    pub fn hold(&self, on: bool) -> std::io::Result<()> {
         let mut acting = lock(&self.acting);
         let unix_us = acting.unix_us(clock::now());
         acting.governor.hold(unix_us, on);
-        acting.write();
+        let written = acting.write();
         drop(acting);
         if on {
             self.end_ordered_copying();
         }
         self.set_copying();
         info!("{}", if on { "all changes are held" } else { "changes are made again" });
+        written
     }
 
     /// Whether changes of a knob are made at present.
@@ -347,7 +354,8 @@ impl LiveModel {
             };
             acting.governor.realise(id, value.unwrap_or(f64::NAN));
         }
-        acting.write();
+        // The log says if it fails: the decision stands.
+        let _ = acting.write();
     }
 
     /// The reply to a gateway: the windows of this node's devices.
@@ -393,11 +401,10 @@ impl Acting {
         ((i128::from(now) + self.unix_offset_ns) / 1000).max(0) as u64
     }
 
-    fn write(&mut self) {
+    /// Writes what is new into the journal's file, if there is one. The log says if that fails.
+    fn write(&mut self) -> std::io::Result<()> {
         let lines = self.governor.take_lines();
-        if let Some(journal) = &mut self.journal {
-            journal.append(&lines);
-        }
+        self.journal.as_mut().map_or(Ok(()), |journal| journal.append(&lines))
     }
 }
 

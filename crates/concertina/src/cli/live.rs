@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::data_print as print;
 use super::figures::{bytes, figure, number, percent, seconds};
+use super::output::errln;
 use crate::remote::server::Server;
 
 /// The server that a command connects to.
@@ -106,7 +107,7 @@ pub struct HoldArgs {
 pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     // Fetched as it is, for `--json`: it prints what this version does not know too.
     let mut raw: Value = args.at.json(&Method::GET, "/actions")?;
-    let Actions { held, mut actions } = args.at.parse("/actions", &raw)?;
+    let Actions { held, mut actions, .. } = args.at.parse("/actions", &raw)?;
     if args.json {
         if let Some(all) = raw["actions"].as_array_mut() {
             all.retain(|it| it["target"].as_str().is_some_and(|it| it.starts_with(&args.queue)));
@@ -122,7 +123,10 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
 /// Runs `concertina hold` (`on`) or `concertina resume`.
 pub fn hold(args: &HoldArgs, on: bool) -> anyhow::Result<ExitCode> {
     let path = if on { "/actions/hold" } else { "/actions/resume" };
-    let Actions { held, .. } = args.at.json(&Method::POST, path)?;
+    let Actions { held, warning, .. } = args.at.json(&Method::POST, path)?;
+    if let Some(warning) = warning {
+        errln!("Warning: {warning}");
+    }
     print::line(if held {
         "all changes are held until `concertina resume`, but for those that a budget requires"
     } else {
