@@ -65,6 +65,19 @@ pub(super) fn tokens(variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     names.into_iter().filter_map(set).collect()
 }
 
+/// The first of `NAME`, `NAME-2`, `NAME-3` and so on that holds no run, so that a service starts again after a crash.
+fn next_run_dir(dir: &Path) -> PathBuf {
+    let holds_run = |dir: &Path| dir.join("run.toml").symlink_metadata().is_ok();
+    let numbered = |number: u64| {
+        let mut name = dir.as_os_str().to_owned();
+        name.push(format!("-{number}"));
+        PathBuf::from(name)
+    };
+    let later = (2..).map(numbered);
+    let mut all = std::iter::once(dir.to_owned()).chain(later);
+    all.find(|dir| !holds_run(dir)).unwrap_or_else(|| dir.to_owned())
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let levels = Targets::new()
@@ -82,6 +95,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut config = Config::load(args.config.as_deref(), &set)?;
     let read = config.clone();
     config.origin.fill_credentials(|name| std::env::var(name).ok());
+    if let Some(dir) = &mut config.observe.run_dir {
+        let next = next_run_dir(dir);
+        if next != *dir {
+            info!(
+                "{} holds a run already: this one is recorded in {}",
+                dir.display(),
+                next.display()
+            );
+            *dir = next;
+        }
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Install the handlers before writing anything, so that an early signal is not lost.
     let (signals, mut hangup) = runtime.block_on(async { anyhow::Ok((signals()?, hangup()?)) })?;
@@ -205,6 +229,21 @@ mod tests {
     use configuration::Secret;
 
     use super::*;
+
+    #[test]
+    fn a_run_that_is_there_is_followed_by_a_numbered_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("run");
+        assert_eq!(next_run_dir(&dir), dir);
+        for expected in ["run-2", "run-3"] {
+            let begun = next_run_dir(&dir);
+            std::fs::create_dir_all(&begun).unwrap();
+            // An empty folder is not a run.
+            assert_eq!(next_run_dir(&dir), begun);
+            std::fs::write(begun.join("run.toml"), "").unwrap();
+            assert_eq!(next_run_dir(&dir), folder.path().join(expected));
+        }
+    }
 
     #[test]
     fn tokens_come_from_the_environment_unless_they_are_set_elsewhere() {
