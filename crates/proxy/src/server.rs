@@ -266,6 +266,14 @@ impl Server {
         self.flights.len() as u32
     }
 
+    /// The attempts that have no reply yet.
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = AttemptId> + '_ {
+        self.flights.iter().filter_map(|flight| match flight.purpose {
+            Purpose::Attempt(attempt) => Some(attempt),
+            _ => None,
+        })
+    }
+
     /// Since when the first flight waits.
     pub(crate) fn oldest(&self) -> Option<Nanos> {
         self.flights.front().map(|flight| flight.since)

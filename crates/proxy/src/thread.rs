@@ -249,6 +249,7 @@ impl Thread {
                 self.broken(server, &format_args!("no reply for {seconds} s"));
             }
         }
+        self.forget_cancelled();
         if self.index == 0 {
             let outages = self.shared.pools().outages(now);
             let (names, reasons) = (&self.shared.names, &self.shared.reasons);
@@ -256,6 +257,15 @@ impl Thread {
         }
         if self.listener.is_some() {
             self.accept();
+        }
+    }
+
+    /// Forgets cancelled attempts whose reply came, or will not: another thread's decision arrives by mail, and the reply may have been
+    /// read before it.
+    fn forget_cancelled(&mut self) {
+        if !self.cancelled.is_empty() {
+            let open: HashSet<AttemptId> = self.servers.iter().flat_map(Server::attempts).collect();
+            self.cancelled.retain(|attempt| open.contains(attempt));
         }
     }
 }
