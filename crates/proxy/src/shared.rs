@@ -319,7 +319,9 @@ impl Shared {
         let names = |servers: u64| {
             let named = self.names.iter().take(64).enumerate();
             let failed = named.filter(|(at, _)| servers >> at & 1 == 1).map(|(_, name)| &**name);
-            failed.collect::<Vec<&str>>().join(", ")
+            let failed: Vec<&str> = failed.collect();
+            // Servers from the 65th on have no bit.
+            if failed.is_empty() { "a server".to_owned() } else { failed.join(", ") }
         };
         match why {
             Refusal::Busy => "SERVER_ERROR busy: too many requests wait\r\n".to_owned(),
