@@ -82,7 +82,9 @@ impl Stats {
 
     /// The sums since the last `stats reset`.
     pub(super) fn totals(&self) -> Totals {
-        let (mut sums, baseline) = (self.sums(), *self.lock());
+        // The lock first: a reset between the sums and the lock would have a baseline above these sums.
+        let baseline = self.lock();
+        let mut sums = self.sums();
         for (sum, before) in sums.0.iter_mut().zip(baseline.0) {
             *sum -= before;
         }
@@ -141,6 +143,17 @@ mod tests {
     fn check(request: &[u8], reply: &[u8], expected: &[Count]) {
         let Parsed::Request(request) = parse(request, &Limits::default()) else { panic!() };
         assert_eq!(counts_of(&request, reply).collect::<Vec<_>>(), expected, "{request:?}");
+    }
+
+    /// In a build that checks, a sum below the baseline is a panic.
+    #[test]
+    fn totals_are_never_below_a_reset_that_happens_beside() {
+        let stats = Stats::new(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..20_000).for_each(|_| stats.add(0, Count::Set, 1)));
+            scope.spawn(|| (0..2_000).for_each(|_| stats.reset()));
+            scope.spawn(|| (0..2_000).for_each(|_| _ = stats.totals()));
+        });
     }
 
     #[test]
