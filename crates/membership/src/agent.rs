@@ -2,7 +2,7 @@
 //!
 //! Each round asks for all keys of the cluster. What the list says is published; then, on a node, what
 //! should be otherwise is changed: the node's own key and its entry, the entries of members that are lost,
-//! and whom this node suspects. Changes of the list are one compare-and-set of the whole; one that came too
+//! and the list of members that this node suspects. Changes of the list are one compare-and-set of the whole; one that came too
 //! late is made again from what the next round finds.
 
 mod backoff;
@@ -176,10 +176,15 @@ impl Agent {
                             me.serves = true;
                         }
                     }
+                    // Those that nobody waits for any more leave here too: while etcd is away no round gets to them.
                     Some(Order::Drain(name, drains, done)) => {
+                        self.drains.retain(|(.., done)| !done.is_closed());
                         self.drains.push_back((name, drains, done));
                     }
-                    Some(Order::Configure(new, done)) => self.configures.push_back((new, done)),
+                    Some(Order::Configure(new, done)) => {
+                        self.configures.retain(|(_, done)| !done.is_closed());
+                        self.configures.push_back((new, done));
+                    }
                 },
             }
         }

@@ -6,7 +6,7 @@
 //! manifest only in place of the one that was read. Here is decided:
 //!
 //! - *View.* What a process reads is one manifest with all chunks behind it, and the manifest must still be current
-//!   after the last of them was read. Who wants a newer view while one is being read waits for the next, and all of them share it.
+//!   after the last of them was read. A request for a newer view that comes while one is being read waits for the next view, which all such requests share.
 //! - *Append.* Changes that wait become one chunk, under the next number. A change is acknowledged when its chunk is in the store
 //!   and the manifest had not sealed its number before; a writer that was suspended could otherwise put a chunk under a
 //!   number that is sealed and removed. If another process has the number, the next one is tried, [`Settings::tries`] times.

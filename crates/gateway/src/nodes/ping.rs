@@ -34,7 +34,7 @@ impl Nodes {
         let misfit = self.misfit(&reply);
         let hot = match &reply.body {
             Body::Whole(bytes) if misfit.is_none() && !bytes.is_empty() => {
-                // What is malformed costs the benefit of hot self.
+                // Without a list that can be read, this node's hot keys are asked of their own nodes.
                 serde_json::from_slice(bytes).ok()
             }
             _ => None,

@@ -6,9 +6,11 @@ use crate::etcd::{EtcdError, If, Put};
 use crate::snapshot::Snapshot;
 
 impl Agent {
-    /// Writes a new version of the common configuration, or puts back the one that etcd has lost.
+    /// Writes a new version of the common configuration that somebody waits for, or puts back the one that etcd has lost.
     pub(super) async fn configure(&mut self, snapshot: &Snapshot) -> Result<bool, EtcdError> {
         let roster = snapshot.roster.as_ref().and_then(|roster| roster.as_ref().ok());
+        // An order whose caller was told that etcd does not answer may have been taken back since: the oldest of several would win.
+        self.configures.retain(|(_, done)| !done.is_closed());
         let (new, done) = match self.configures.pop_front() {
             Some((new, done)) => (new, Some(done)),
             None => match self.common.lost(snapshot.config.as_ref()) {
