@@ -1,13 +1,16 @@
 //! Asks the parts of a dataset: [`engine::question`] decides which parts are queried when, and when the answer is whole; [`ask_parts`] carries
 //! that out and merges what the parts answer.
 
-use std::future::poll_fn;
+use std::collections::HashMap;
+use std::future::pending;
 use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use dataset::part::Run;
 use engine::question::{Action, Event, Failed, Kind, PartAnswer, Question, Settings};
+use futures_util::StreamExt as _;
+use futures_util::future::{AbortHandle, abortable};
+use futures_util::stream::FuturesUnordered;
 use ground::window::Nanos;
 use record::clock;
 
@@ -40,24 +43,46 @@ pub fn question(ask: &Ask, partial: bool, deadline: Nanos) -> Question {
     Question::new(kind, settings, deadline)
 }
 
-type Asking<'a, E> = Pin<Box<dyn Future<Output = Result<Answer, E>> + Send + 'a>>;
+/// The answer of a part; `None` if it is not wanted any more.
+type Asking<'a, E> = Pin<Box<dyn Future<Output = (usize, Option<Result<Answer, E>>)> + Send + 'a>>;
 
-/// The parts that are being asked.
-struct UnderWay<'a, E>(Vec<(usize, Asking<'a, E>)>);
+/// The parts that are being asked. A wake costs a look at the part that woke: of thousands of parts that are asked at once, looking at
+/// all of them each time would take a serving thread seconds.
+struct UnderWay<'a, E> {
+    asked: FuturesUnordered<Asking<'a, E>>,
+    handles: HashMap<usize, AbortHandle>,
+}
 
-impl<E> UnderWay<'_, E> {
+impl<'a, E: Send> UnderWay<'a, E> {
+    fn new() -> UnderWay<'a, E> {
+        UnderWay { asked: FuturesUnordered::new(), handles: HashMap::new() }
+    }
+
+    fn ask(&mut self, part: usize, answer: impl Future<Output = Result<Answer, E>> + Send + 'a) {
+        let (answer, handle) = abortable(answer);
+        self.asked.push(Box::pin(async move { (part, answer.await.ok()) }));
+        self.handles.insert(part, handle);
+    }
+
+    /// Asks a part no longer.
+    fn drop(&mut self, part: usize) {
+        if let Some(handle) = self.handles.remove(&part) {
+            handle.abort();
+        }
+    }
+
     /// Waits for the next answer.
     async fn next(&mut self) -> (usize, Result<Answer, E>) {
-        poll_fn(|context| {
-            for at in 0..self.0.len() {
-                if let Poll::Ready(answer) = self.0[at].1.as_mut().poll(context) {
-                    let (part, _) = self.0.swap_remove(at);
-                    return Poll::Ready((part, answer));
+        loop {
+            match self.asked.next().await {
+                Some((part, Some(answer))) => {
+                    self.handles.remove(&part);
+                    return (part, answer);
                 }
+                Some((_, None)) => {}
+                None => pending().await,
             }
-            Poll::Pending
-        })
-        .await
+        }
     }
 }
 
@@ -75,7 +100,7 @@ pub async fn ask_parts<P: AskParts>(
 ) -> Result<Option<Answer>, P::Error> {
     let mut answers: Vec<Option<Answer>> = names.iter().map(|_| None).collect();
     let mut errors: Vec<Option<P::Error>> = names.iter().map(|_| None).collect();
-    let mut under_way = UnderWay(Vec::new());
+    let mut under_way = UnderWay::new();
     let mut actions = Vec::new();
     question.handle(clock::now(), Event::View { parts: names.len() }, &mut actions);
     loop {
@@ -83,10 +108,10 @@ pub async fn ask_parts<P: AskParts>(
             match action {
                 Action::Ask { part } => {
                     if let Some(name) = names.get(part) {
-                        under_way.0.push((part, Box::pin(parts.ask(name, ask))));
+                        under_way.ask(part, parts.ask(name, ask));
                     }
                 }
-                Action::Drop { part } => under_way.0.retain(|(asked, _)| *asked != part),
+                Action::Drop { part } => under_way.drop(part),
                 Action::Refresh | Action::NoView => return Ok(None),
                 Action::Done { parts: used, missing, more } => {
                     answers.truncate(used);
@@ -223,5 +248,47 @@ fn merge(
             }
             Answer::Run(whole)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Poll;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A part that answers once it is let, and counts how often it is looked at.
+    async fn answer(looks: Arc<AtomicUsize>, let_go: Arc<Semaphore>) -> Result<Answer, ()> {
+        let mut permit = std::pin::pin!(let_go.acquire());
+        std::future::poll_fn(|context| {
+            looks.fetch_add(1, Ordering::Relaxed);
+            permit.as_mut().poll(context).map(drop)
+        })
+        .await;
+        Err(())
+    }
+
+    #[tokio::test]
+    async fn an_answer_costs_a_look_at_its_part_and_not_at_all() {
+        const PARTS: usize = 1_000;
+        let looks = Arc::new(AtomicUsize::new(0));
+        let gates: Vec<_> = (0..PARTS).map(|_| Arc::new(Semaphore::new(0))).collect();
+        let mut under_way = UnderWay::new();
+        for (part, gate) in gates.iter().enumerate() {
+            under_way.ask(part, answer(looks.clone(), gate.clone()));
+        }
+        for (part, gate) in gates.iter().enumerate().skip(1) {
+            assert!(matches!(futures_util::poll!(std::pin::pin!(under_way.next())), Poll::Pending));
+            gate.add_permits(1);
+            assert_eq!(under_way.next().await.0, part);
+        }
+        assert!(looks.load(Ordering::Relaxed) < 4 * PARTS, "{looks:?}");
+        under_way.drop(0);
+        gates[0].add_permits(1);
+        assert!(matches!(futures_util::poll!(std::pin::pin!(under_way.next())), Poll::Pending));
     }
 }
