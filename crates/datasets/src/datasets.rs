@@ -1,6 +1,6 @@
 //! The datasets of a node or gateway: found in the origin, kept current, and looked up by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -11,6 +11,8 @@ use ground::window::{self, Nanos, Operation, Window};
 use serde_json::{Value, json};
 use shard::query::Limits;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::{Id, JoinSet};
 use tracing::{info, warn};
 
 use super::complaints::Complaints;
@@ -43,6 +45,9 @@ const FAILED_LOOKUPS_MAX: usize = 1000;
 /// reads all its names for a listing, those of objects too. The pause delays neither a request for
 /// one dataset nor a request for the list: both read the origin at once.
 const LISTING_PAUSE: u32 = 50;
+
+/// Datasets that are compared with the origin at a time, each with its copies of shards under way: more would share the same link.
+const REFRESHES_MAX: usize = 16;
 
 /// Whether a key belongs to this process.
 type Whose = Box<dyn Fn(&Key) -> bool + Send + Sync>;
@@ -249,10 +254,14 @@ impl Datasets {
         served.values().cloned().collect()
     }
 
-    /// Compares the known datasets with the origin every `datasets.refresh_s` seconds; never
-    /// returns.
+    /// Compares each known dataset with the origin `datasets.refresh_s` seconds after the last time; never returns.
+    ///
+    /// Each has a task of its own: one whose shards are being copied, or whose origin does not answer, must not make the others stale.
     pub async fn keep_current(self: Arc<Self>) {
         let mut next_listing = Instant::now();
+        let mut refreshes = JoinSet::new();
+        let mut under_way: HashMap<Id, String> = HashMap::new();
+        let slots = Arc::new(Semaphore::new(REFRESHES_MAX));
         loop {
             let start = Instant::now();
             let mut names = Vec::new();
@@ -265,45 +274,53 @@ impl Datasets {
                     Err(error) => warn!("cannot list the datasets in the origin: {error}"),
                 }
             }
-            self.refresh_all(names).await;
+            while let Some(ended) = refreshes.try_join_next_with_id() {
+                under_way.remove(&ended.map_or_else(|error| error.id(), |(id, ())| id));
+            }
+            names.extend(self.all().iter().map(|served| served.name().to_owned()));
+            names.sort();
+            names.dedup();
+            names.retain(|name| !under_way.values().any(|other| other == name));
+            for name in names {
+                let (of, slots, own) = (self.clone(), slots.clone(), name.clone());
+                let refresh = refreshes.spawn(async move {
+                    let _slot = slots.acquire().await;
+                    of.refresh_one(&own).await;
+                });
+                under_way.insert(refresh.id(), name);
+            }
             tokio::time::sleep(self.refresh).await;
         }
     }
 
-    /// Refreshes the named datasets and all known ones.
-    async fn refresh_all(&self, mut names: Vec<String>) {
-        names.extend(self.all().iter().map(|served| served.name().to_owned()));
-        names.sort();
-        names.dedup();
-        for name in names {
-            let served = self.add(&name);
-            let before = served.view().map(|view| view.current.manifest.id.clone());
-            let mut refreshed = served.refresh().await;
-            let lacks = |view: Arc<View>| served.lacks_some(&view);
-            if refreshed.is_ok() && served.view().is_some_and(lacks) {
-                info!("dataset {name}: further shards belong here now");
-                refreshed = served.moved().await;
+    /// Compares a dataset with the origin, and copies what belongs here.
+    async fn refresh_one(&self, name: &str) {
+        let served = self.add(name);
+        let before = served.view().map(|view| view.current.manifest.id.clone());
+        let mut refreshed = served.refresh().await;
+        let lacks = |view: Arc<View>| served.lacks_some(&view);
+        if refreshed.is_ok() && served.view().is_some_and(lacks) {
+            info!("dataset {name}: further shards belong here now");
+            refreshed = served.moved().await;
+        }
+        let refreshed = refreshed.map_err(|error| ground::with_causes(&error));
+        let error = refreshed.as_ref().err().map(String::as_str);
+        if self.complaints.is_news(name, error, Instant::now()) {
+            match &refreshed {
+                Err(error) => warn!("{error}"),
+                Ok(()) => info!("dataset {name} can be read again"),
             }
-            let refreshed = refreshed.map_err(|error| ground::with_causes(&error));
-            let error = refreshed.as_ref().err().map(String::as_str);
-            if self.complaints.is_news(&name, error, Instant::now()) {
-                match &refreshed {
-                    Err(error) => warn!("{error}"),
-                    Ok(()) => info!("dataset {name} can be read again"),
-                }
+        }
+        if refreshed.is_err() {
+            return;
+        }
+        match served.view() {
+            Some(view) if before.as_ref() != Some(&view.current.manifest.id) => {
+                let (here, all) = (view.dataset.parts().len(), view.current.manifest.shards.len());
+                info!("serving dataset {name}: {here} of its {all} shards are here");
             }
-            if refreshed.is_err() {
-                continue;
-            }
-            match served.view() {
-                Some(view) if before.as_ref() != Some(&view.current.manifest.id) => {
-                    let (here, all) =
-                        (view.dataset.parts().len(), view.current.manifest.shards.len());
-                    info!("serving dataset {name}: {here} of its {all} shards are here");
-                }
-                Some(_) => {}
-                None => self.forget(&name),
-            }
+            Some(_) => {}
+            None => self.forget(name),
         }
     }
 
