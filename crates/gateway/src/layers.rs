@@ -62,7 +62,8 @@ impl Gateway {
         // The number of a node that has left stays its own.
         let nodes = (0..self.router.backend.roll.count())
             .filter(|node| states.get(*node).is_none_or(|state| *state != State::Left));
-        let ask = async |node| (node, self.tell_node(node, request.method(), &path).await);
+        let limit = self.router.backend.origin_timeout;
+        let ask = async |node| (node, self.tell_node(node, request.method(), &path, limit).await);
         let mut all = AllLayers::default();
         let mut failed: Option<Problem> = None;
         for (node, told) in join_all(nodes.map(ask)).await {

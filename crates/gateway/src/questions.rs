@@ -43,6 +43,9 @@ use wire::lane::RequestRecord;
 use wire::problem::HttpResult;
 use wire::problem::{Problem, json as json_reply};
 
+/// How long a node may take to seal a log: building the index of 512 MiB takes minutes, and the node goes on if nobody waits.
+const SEAL_MAX: Duration = Duration::from_secs(900);
+
 /// Maximum bytes of a part's answer: those of a page as JSON, which may escape every byte.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
 /// Longer parameters are sent to nodes as a body: a node's limit of heads (`serve.header_bytes_max`) is at least twice as much.
@@ -328,19 +331,20 @@ impl Gateway {
             let what = "no node has keys: all were drained; see /admin/status";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, what)
         })?;
-        let (status, value) = self.tell_node(node, &Method::POST, &path).await?;
+        let (status, value) = self.tell_node(node, &Method::POST, &path, SEAL_MAX).await?;
         if status == StatusCode::OK {
             served.refresh().await.map_err(|error| unavailable(&error))?;
         }
         Ok(json_reply(status, &value, None))
     }
 
-    /// Sends a request to one node; returns the reply's status and JSON body.
+    /// Sends a request to one node; returns the status and the JSON body of the reply, if it comes within `limit`.
     pub(super) async fn tell_node(
         &self,
         node: usize,
         method: &Method,
         path: &str,
+        limit: Duration,
     ) -> Result<(StatusCode, Value), Problem> {
         let failed = |why: String| {
             let what = format!("{}: {why}; see /admin/status", self.router.name(Some(node)));
@@ -353,7 +357,7 @@ impl Gateway {
             let status = reply.status;
             Ok((status, reply.body.gather(ANSWER_BYTES_MAX).await?))
         };
-        let told = tokio::time::timeout(self.router.backend.origin_timeout, asked).await;
+        let told = tokio::time::timeout(limit, asked).await;
         let told = told.map_err(|_| failed("no reply in time".to_owned()))?;
         let (status, bytes) = told.map_err(|fault: peer::Fault| failed(fault.to_string()))?;
         let value = serde_json::from_slice(&bytes);
