@@ -185,11 +185,13 @@ impl Drive {
             state.deliver(action, own, &mut decided, &mut wakers);
         }
         state.actions = actions;
+        // Compared under the lock, under which the next tick is armed: a wake between both would ring for nobody.
+        let rings = wake.is_some_and(|wake| wake < self.armed.load(Ordering::Relaxed));
         drop(state);
         for waker in wakers {
             waker.wake();
         }
-        if wake.is_some_and(|wake| wake < self.armed.load(Ordering::Relaxed)) {
+        if rings {
             self.alarm.notify_one();
         }
         decided
@@ -198,9 +200,12 @@ impl Drive {
     /// Waits until the next tick is due, then sends the engine a tick.
     pub async fn tick(&self) -> Decided {
         let now = clock::now();
-        let wake = self.lock().gateway.next_wake().unwrap_or(Nanos::MAX);
-        let wake = wake.min(now + TICK_MAX);
-        self.armed.store(wake, Ordering::Relaxed);
+        let wake = {
+            let state = self.lock();
+            let wake = state.gateway.next_wake().unwrap_or(Nanos::MAX).min(now + TICK_MAX);
+            self.armed.store(wake, Ordering::Relaxed);
+            wake
+        };
         tokio::select! {
             () = tokio::time::sleep(Duration::from_nanos(wake.saturating_sub(now))) => {}
             () = self.alarm.notified() => {}
