@@ -29,6 +29,7 @@ mod evidence;
 mod front;
 mod gather;
 mod goodness;
+mod idle;
 mod input;
 mod link;
 mod resample;
@@ -87,6 +88,8 @@ use sums::Sums;
 /// assert!(error.to_string().contains("120/s"));
 /// ```
 pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
+    let (serving, idle) = idle::serving(steps);
+    let steps = &*serving;
     let gathered = gather::gather(steps, options)?;
     let groups = devices::group(&gathered);
     let totals: Vec<Sums> = gathered.steps.iter().map(|s| s.total.clone()).collect();
@@ -208,6 +211,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     model.fitted = goodness::compare(&model, &gathered)?;
     model.warnings = goodness::warnings(&model, &gathered, groups.differ);
     model.warnings.extend(contradictions);
+    model.warnings.extend(idle::warning(&idle));
     model.check()?;
     Ok(model)
 }
