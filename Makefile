@@ -37,7 +37,7 @@ lint:
 # Most end-to-end tests wait for processes more than they compute: twice as many at a time as there are processors.
 unit: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 unit:
-	@mkdir -p target
+	@mkdir -p target && rm -f target/unit.status
 	@{ $(CARGO) test --workspace --locked --no-fail-fast 2>&1; echo $$? > target/unit.status; } | tee target/unit.log; \
 	test "$$(cat target/unit.status)" = 0 || { awk -f .ci/failures target/unit.log; exit 1; }
 
