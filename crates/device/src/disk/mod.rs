@@ -346,7 +346,9 @@ impl Disks {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         // What was begun ends in any case, unless the device is stuck.
         if !wait_until(within.max(WRITE_MAX), || threads.iter().all(JoinHandle::is_finished)) {
-            warn!("a device does not end what it was given: its open segment is scanned at the next start");
+            warn!(
+                "a device does not end what it was given: its open segment is scanned at the next start"
+            );
             return;
         }
         for thread in threads.drain(..) {

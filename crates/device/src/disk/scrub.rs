@@ -78,7 +78,9 @@ impl Task {
         if let (Err(why), Some(_)) = (read, segments.segment(self.segment)) {
             let why = match why {
                 Unread::Failed(failure) => failure.reason,
-                Unread::OtherKey | Unread::Gone => format!("segment {}: another record is there", self.segment),
+                Unread::OtherKey | Unread::Gone => {
+                    format!("segment {}: another record is there", self.segment)
+                }
             };
             warn!("scrub: {why}; the record is dropped");
             told(clock::now(), Event::Damaged { device: self.id, location, key });
