@@ -65,13 +65,16 @@ pub fn trouble(failure: &Failure, place: &str, action: &str, access: Access) -> 
             // Clients are told, who need not know where the store is.
             Error::Refused(format!("the store refuses the object: {reason}"))
         }
-        ("ExistingObjectIsDirectory" | "ObjectParentIsFile", _) => Error::Refused(format!(
-            "the store keeps objects as files, and cannot store both this key and one that \
-             continues it after a slash ({reason})"
-        )),
-        ("DirectoryObjectContainsData", _) => Error::Refused(format!(
-            "the store keeps objects as files, and stores a key that ends in / only without bytes ({reason})"
-        )),
+        // Clients are told, whom the store's own words would tell which store it is.
+        ("ExistingObjectIsDirectory" | "ObjectParentIsFile", _) => Error::Refused(
+            "objects are kept as files here: a key and one that continues it after a slash cannot \
+             both be stored"
+                .to_owned(),
+        ),
+        ("DirectoryObjectContainsData", _) => Error::Refused(
+            "objects are kept as files here: a key that ends in / is stored only without bytes"
+                .to_owned(),
+        ),
         (code, status) if is_full(code, status) => Error::Full(format!("{at}: {reason}")),
         (_, Some(403)) if access == Access::Write => Error::ReadOnly(format!(
             "{at}: access is denied ({reason}); give the key of origin.access_key_id the right to \
@@ -118,6 +121,21 @@ mod tests {
     use ::http::StatusCode;
 
     use super::*;
+
+    #[test]
+    fn keys_that_files_cannot_have_are_refused_in_own_words() {
+        for code in
+            ["ExistingObjectIsDirectory", "ObjectParentIsFile", "DirectoryObjectContainsData"]
+        {
+            let text =
+                format!("<Error><Code>{code}</Code><Message>Of the store.</Message></Error>");
+            let failure = Failure::Status { status: StatusCode::CONFLICT, text };
+            let error = trouble(&failure, "p", "a write", Access::Write).error;
+            let told = error.to_string();
+            assert!(matches!(error, Error::Refused(_)), "{told}");
+            assert!(!told.contains(code) && !told.contains("Of the store"), "{told}");
+        }
+    }
 
     #[test]
     fn entities_of_a_message_are_decoded_once() {

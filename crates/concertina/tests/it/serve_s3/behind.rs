@@ -39,6 +39,9 @@ fn what_can_never_be_stored_is_refused_for_good() {
         );
         assert!(refused.header("retry-after").is_none(), "{refused:?}");
         assert!(!refused.text().contains(&store.address), "{refused:?}");
+        for of_the_store in ["ObjectParentIsFile", "ExistingObjectIsDirectory", "already exists"] {
+            assert!(!refused.text().contains(of_the_store), "{refused:?}");
+        }
     }
 }
 
