@@ -2,7 +2,7 @@
 
 use ground::window::SECOND;
 
-use super::tests::{civil, clf, fields, iso, log, service, settings};
+use super::tests::{civil, clf, decimals, fields, iso, log, service, settings};
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -571,4 +571,30 @@ fn durations_of_iis_are_multiples_of_the_tick_of_windows() {
     assert_eq!(read.resolution_ns, TICK);
     assert!(read.times.iter().all(|one| one.taken % TICK == 0));
     assert!(read.taken.iter().any(|text| text.contains("Windows")), "{:?}", read.taken);
+}
+
+/// `oha --output-format csv` as oha 1.x writes it: moments and durations in seconds of the load, with nine decimals.
+#[test]
+fn oha_counts_from_the_beginning_of_the_load() {
+    let first = service(5, 800).iter().map(|(a, _)| *a).min().unwrap();
+    let mut text =
+        "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n".to_owned();
+    for (a, d) in service(5, 800) {
+        let (start, taken) = (decimals(a - first, 9), decimals(d - a, 9));
+        text += &format!("{start},0,0,{taken},{taken},5,200\n");
+    }
+    let read = log(text.as_bytes(), &settings("")).unwrap();
+    assert_eq!((read.lines, read.files[0].format.as_str()), (800, "oha, CSV"));
+    assert_eq!((read.files[0].unit.as_str(), read.files[0].stamp.as_str()), ("s", "start"));
+    same_durations(&read, US);
+}
+
+/// `curl -w '%{time_total} %{http_code}\n'` behind a stamp of the shell, as docs/import.md shows it.
+#[test]
+fn curl_writes_what_its_format_says() {
+    let line = |a: u64, d: u64| format!("{} {} 200\n", decimals(d, 6), decimals(d - a, 6));
+    let read = read_of(line, &settings("%{end} %{time_total} %{http_code}")).unwrap();
+    assert_eq!((read.lines, read.tally.untimed), (800, 0));
+    assert_eq!((read.files[0].unit.as_str(), read.files[0].stamp.as_str()), ("s", "end"));
+    same_durations(&read, US);
 }

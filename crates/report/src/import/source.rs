@@ -150,6 +150,8 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "1700000000.000 200 0.010\n";
+    /// The same, as bzip2 writes it.
+    const BZIP2: &[u8] = b"BZh91AY&SY\xff\x92A$\x00\x00\t\xd8\x00\x04\x10@\x01p\x80 \x00!*~\xa9\x8d\x040\"\xc1LKbM\x7f\xb98]\xc9\x14\xe1BC\xfeI\x04\x90";
 
     fn content(name: &str, bytes: &[u8]) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -174,6 +176,12 @@ mod tests {
             assert_eq!(content(name, &zstd).unwrap(), TEXT);
         }
         assert!(content("a", &zstd[..zstd.len() / 2]).is_err(), "cut short");
+        for name in ["a.log", "a.bz2"] {
+            assert_eq!(content(name, BZIP2).unwrap(), TEXT);
+            // Rotated logs that were joined.
+            assert_eq!(content(name, &BZIP2.repeat(2)).unwrap(), TEXT.repeat(2));
+        }
+        assert!(content("a", &BZIP2[..BZIP2.len() / 2]).is_err(), "cut short");
         assert_eq!(content("a.gz", TEXT.as_bytes()).unwrap(), TEXT);
         assert_eq!(content("a", b"").unwrap(), "");
         assert!(content("a", b"\xfd7zXZ\0").unwrap_err().contains("xzcat"));
