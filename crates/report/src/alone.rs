@@ -11,11 +11,11 @@ use super::compare::{RunInfo, counted_at};
 use super::embedded;
 use super::error::Error;
 use super::grid::{Grid, escape, printable};
-use super::html::{CSS, GENERATOR, Page, verdict_html};
+use super::html::{self, Page, verdict_html};
 use super::measured::{StepFigures, measure};
 use super::objective::{Objective, digits, time};
 use super::steps::{Observed, run_name};
-use super::svg::{Axis, COLOURS, Mark, Plot, PlotPoint, STYLE, Shape};
+use super::svg::{Axis, Mark, Plot, PlotPoint, Shape};
 use super::table::{percent, tenths, warnings_text};
 use super::verdict::Verdict;
 use record::Step;
@@ -140,24 +140,9 @@ impl Measurements {
 
     /// The measurements as an HTML page.
     pub fn html(&self, page: &Page) -> String {
-        let title = escape(&page.title);
         let embedded = page.embedded.as_ref();
-        let (policy, style) = (embedded::policy(embedded), embedded::style(embedded));
-        let mut out = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"generator\" content=\"{GENERATOR}\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title}</title>\n<style>{COLOURS}{CSS}{STYLE}{style}</style>\n</head>\n<body>\n<main>\n\
-             <h1>{title}</h1>\n"
-        );
-        for note in &self.laboratory {
-            let _ = writeln!(
-                out,
-                "<div class=\"note lab\"><strong>Emulated devices, not real hardware.</strong> {}</div>",
-                escape(note)
-            );
-        }
+        let mut out = html::head(page);
+        html::laboratory(&self.laboratory, &mut out);
         out += &verdict_html(&self.verdict);
         out += &self.grid().html(|_| "");
         if !self.warnings.is_empty() {
@@ -172,9 +157,9 @@ impl Measurements {
             out.push_str("</ul></details>\n");
         }
         out.push_str("<h2>Answered in time, against load</h2>\n");
-        plots(&self.against_rate(), &mut out);
+        html::plots(&self.against_rate(), &mut out);
         out.push_str("<h2>Distribution of the response time</h2>\n");
-        plots(&self.distributions(), &mut out);
+        html::plots(&self.distributions(), &mut out);
         out.push_str(&embedded::sections(embedded));
         out.push_str("<h2>Runs</h2>\n");
         for RunInfo { name, run } in &self.runs {
@@ -188,16 +173,13 @@ impl Measurements {
                 escape(&asked)
             );
         }
-        if !page.commands.is_empty() {
-            let commands = escape(&page.commands.join("\n"));
-            let _ = writeln!(out, "<p>To reproduce it:</p>\n<pre><code>{commands}</code></pre>");
-        }
+        html::commands(page, &mut out);
         out.push_str("</main>\n</body>\n</html>\n");
         out
     }
 
     /// The share within each time at each measured load.
-    fn against_rate(&self) -> Vec<Plot> {
+    pub(crate) fn against_rate(&self) -> Vec<Plot> {
         let largest = self.steps.iter().map(|s| s.measured.rate).fold(0.0, f64::max);
         let plot = |(i, t_s): (usize, &f64)| {
             let point = |step: &MeasuredStep| {
@@ -227,7 +209,7 @@ impl Measurements {
     }
 
     /// The distribution of responses in each step.
-    fn distributions(&self) -> Vec<Plot> {
+    pub(crate) fn distributions(&self) -> Vec<Plot> {
         let plot = |step: &MeasuredStep| {
             let responses = &step.measured.responses;
             let low = responses.quantile_s(0.001).unwrap_or(1e-4).max(2e-5) / 1.5;
@@ -354,12 +336,4 @@ fn met(steps: &[&MeasuredStep], within_s: &[f64], objective: Objective) -> Optio
         }
         (None, None) => return None,
     })
-}
-
-fn plots(plots: &[Plot], out: &mut String) {
-    out.push_str("<div class=\"plots\">\n");
-    for plot in plots {
-        let _ = writeln!(out, "<figure>{}</figure>", plot.svg());
-    }
-    out.push_str("</div>\n");
 }

@@ -137,6 +137,15 @@ impl Embedded {
 }
 
 impl Embedded {
+    /// What a report of a model alone carries.
+    ///
+    /// # Errors
+    /// As [`Embedded::new`].
+    pub fn of_model(model: NamedModel<'_>, objective: Objective) -> Result<Embedded, Error> {
+        let none = Observed { runs: Vec::new(), steps: Vec::new() };
+        Embedded::new(&none, Some(model), objective)
+    }
+
     /// Whether it has a model, with its what-if answers.
     pub(crate) fn has_model(&self) -> bool {
         self.has_model

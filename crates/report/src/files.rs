@@ -5,23 +5,28 @@
 use std::path::{Path, PathBuf};
 
 use model::Parameter;
+use record::Step;
 use serde::Serialize;
 
+use super::alone::Measurements;
 use super::compare::Comparison;
 use super::error::Error;
+use super::measured::StepFigures;
+use super::percentiles::SHARES;
+use super::predictions::Predictions;
 use super::{figures, state_rates, svg};
 
 /// The first line of every file that is written here, by which an earlier one is recognised.
 const MADE: &str = "# concertina report: ";
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct ShareRow<'a> {
     step: &'a str,
     rate: f64,
-    requests: u64,
-    utilisation: f64,
+    requests: Option<u64>,
+    utilisation: Option<f64>,
     within_s: f64,
-    measured: f64,
+    measured: Option<f64>,
     measured_half_width: Option<f64>,
     concertina: Option<f64>,
     concertina_low: Option<f64>,
@@ -35,12 +40,12 @@ struct ShareRow<'a> {
     disturbed: String,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct PercentileRow<'a> {
     step: &'a str,
     rate: f64,
     percentile: f64,
-    measured_s: f64,
+    measured_s: Option<f64>,
     concertina_s: Option<f64>,
     concertina_low_s: Option<f64>,
     concertina_high_s: Option<f64>,
@@ -119,23 +124,62 @@ struct ObjectiveRow {
 /// # Errors
 /// If a file cannot be written, or what it would replace was not written here.
 pub fn write_csv(comparison: &Comparison, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut tables = vec![
+        ("shares", shares(comparison)?),
+        ("percentiles", percentiles(comparison)?),
+        ("steps", steps(comparison)?),
+    ];
+    tables.extend(model_tables(comparison)?);
+    tables.push(("laws", laws(comparison)?));
+    write_tables(&tables, folder)
+}
+
+/// The same of a model alone: the tables have the columns of a comparison, of which the measured ones are empty.
+///
+/// # Errors
+/// As [`write_csv`].
+pub fn write_predicted_csv(predicted: &Predictions, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut tables = vec![
+        ("shares", predicted_shares(predicted)?),
+        ("percentiles", predicted_percentiles(predicted)?),
+    ];
+    tables.extend(model_tables(&predicted.comparison)?);
+    write_tables(&tables, folder)
+}
+
+/// The same of measurements without a model, of which the predicted columns are empty.
+///
+/// # Errors
+/// As [`write_csv`].
+pub fn write_measured_csv(measured: &Measurements, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let tables = [
+        ("shares", measured_shares(measured)?),
+        ("percentiles", measured_percentiles(measured)?),
+        ("steps", text(measured.steps.iter().map(|s| step_row(&s.name, &s.measured, &s.step)))?),
+        ("laws", text(measured.steps.iter().flat_map(|s| law_rows(&s.name, &s.measured)))?),
+    ];
+    write_tables(&tables, folder)
+}
+
+/// The tables that tell of a model.
+fn model_tables(comparison: &Comparison) -> Result<[(&'static str, String); 4], Error> {
+    Ok([
+        ("parameters", parameters(comparison)?),
+        ("fitted", text(fitted(comparison))?),
+        ("held-out", held_out(comparison)?),
+        ("objectives", objectives(comparison)?),
+    ])
+}
+
+fn write_tables(tables: &[(&str, String)], folder: &Path) -> Result<Vec<PathBuf>, Error> {
     make(folder)?;
     let mut written = Vec::new();
-    let mut add = |name: &str, table: Result<String, Error>| -> Result<(), Error> {
+    for (name, table) in tables {
         let path = folder.join(format!("{name}.csv"));
-        let text = format!("{MADE}{name}\n{}", table?);
+        let text = format!("{MADE}{name}\n{table}");
         super::write_whole(&path, &text, |old| old.starts_with(MADE))?;
         written.push(path);
-        Ok(())
-    };
-    add("shares", shares(comparison))?;
-    add("percentiles", percentiles(comparison))?;
-    add("steps", steps(comparison))?;
-    add("parameters", parameters(comparison))?;
-    add("fitted", text(fitted(comparison)))?;
-    add("held-out", held_out(comparison))?;
-    add("objectives", objectives(comparison))?;
-    add("laws", laws(comparison))?;
+    }
     Ok(written)
 }
 
@@ -144,29 +188,61 @@ pub fn write_csv(comparison: &Comparison, folder: &Path) -> Result<Vec<PathBuf>,
 /// # Errors
 /// As [`write_csv`].
 pub fn write_plots(comparison: &Comparison, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let plots = vec![
+        ("within", figures::within_against_rate(comparison)),
+        ("errors", figures::errors(comparison)),
+        ("memory", vec![figures::hit_ratio(comparison)]),
+        ("distribution", figures::cdfs(comparison)),
+        ("state-rates", state_rates::plot(&comparison.model).into_iter().collect()),
+        ("lateness", vec![figures::lateness(comparison)]),
+        ("hosts", figures::hosts(comparison)),
+    ];
+    write_each(plots, &comparison.laboratory, folder)
+}
+
+/// The plots of a model alone.
+///
+/// # Errors
+/// As [`write_csv`].
+pub fn write_predicted_plots(
+    predicted: &Predictions,
+    folder: &Path,
+) -> Result<Vec<PathBuf>, Error> {
+    let model = &predicted.comparison.model;
+    let plots = vec![
+        ("within", predicted.plots()),
+        ("state-rates", state_rates::plot(model).into_iter().collect()),
+    ];
+    write_each(plots, &predicted.comparison.laboratory, folder)
+}
+
+/// The plots of measurements without a model.
+///
+/// # Errors
+/// As [`write_csv`].
+pub fn write_measured_plots(measured: &Measurements, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let plots =
+        vec![("within", measured.against_rate()), ("distribution", measured.distributions())];
+    write_each(plots, &measured.laboratory, folder)
+}
+
+/// Writes plots by their names, several of a name with a number.
+fn write_each(
+    plots: Vec<(&str, Vec<svg::Plot>)>,
+    laboratory: &[String],
+    folder: &Path,
+) -> Result<Vec<PathBuf>, Error> {
     make(folder)?;
-    let mut plots = Vec::new();
-    let mut add = |name: &str, found: Vec<svg::Plot>| {
+    let notes: Vec<String> = laboratory.iter().map(|note| format!("Emulated: {note}")).collect();
+    let mut written = Vec::new();
+    for (name, found) in plots {
         let several = found.len() > 1;
         for (i, plot) in found.into_iter().enumerate() {
             let name = if several { format!("{name}-{}", i + 1) } else { name.to_owned() };
-            plots.push((name, plot));
+            let path = folder.join(format!("{name}.svg"));
+            super::write_whole(&path, &svg::standalone(&[plot], &notes), svg::is_plot)?;
+            written.push(path);
         }
-    };
-    add("within", figures::within_against_rate(comparison));
-    add("errors", figures::errors(comparison));
-    add("memory", vec![figures::hit_ratio(comparison)]);
-    add("distribution", figures::cdfs(comparison));
-    add("state-rates", state_rates::plot(&comparison.model).into_iter().collect());
-    add("lateness", vec![figures::lateness(comparison)]);
-    add("hosts", figures::hosts(comparison));
-    let notes: Vec<String> =
-        comparison.laboratory.iter().map(|note| format!("Emulated: {note}")).collect();
-    let mut written = Vec::new();
-    for (name, plot) in plots {
-        let path = folder.join(format!("{name}.svg"));
-        super::write_whole(&path, &svg::standalone(&[plot], &notes), svg::is_plot)?;
-        written.push(path);
     }
     Ok(written)
 }
@@ -192,10 +268,10 @@ fn shares(comparison: &Comparison) -> Result<String, Error> {
         ShareRow {
             step: &row.step,
             rate: row.rate,
-            requests: row.requests,
-            utilisation: row.utilisation,
+            requests: Some(row.requests),
+            utilisation: Some(row.utilisation),
             within_s: row.within_s,
-            measured: row.measured.value,
+            measured: Some(row.measured.value),
             measured_half_width: row.measured.half_width,
             concertina: ours.map(|p| p.value),
             concertina_low: ours.map(|p| p.low),
@@ -218,7 +294,7 @@ fn percentiles(comparison: &Comparison) -> Result<String, Error> {
             step: &step.name,
             rate: step.measured.rate,
             percentile: p.share,
-            measured_s: p.measured_s,
+            measured_s: Some(p.measured_s),
             concertina_s: of(p.predicted.as_ref(), |v| v.value),
             concertina_low_s: of(p.predicted.as_ref(), |v| v.low),
             concertina_high_s: of(p.predicted.as_ref(), |v| v.high),
@@ -227,31 +303,95 @@ fn percentiles(comparison: &Comparison) -> Result<String, Error> {
     }))
 }
 
-fn steps(comparison: &Comparison) -> Result<String, Error> {
-    text(comparison.steps.iter().map(|step| {
-        let (m, generator) = (&step.measured, &step.step.generator);
-        StepRow {
-            step: &step.name,
-            seconds: m.seconds,
-            requests: m.requests,
-            rate: m.rate,
-            throughput: m.throughput,
-            // None of a step in which nothing was answered.
-            response_mean_s: Some(m.response_mean.value).filter(|mean| !mean.is_nan()),
-            response_mean_half_width_s: m.response_mean.half_width,
-            response_p99_s: Some(m.response_p99).filter(|p99| !p99.is_nan()),
-            hit_ratio: m.hit_ratio.value,
-            utilisation_mean: m.utilisation_mean,
-            utilisation_max: m.utilisation_max,
-            device_length_mean: m.device_length_mean,
-            errors: m.errors,
-            refusals: m.refusals,
-            lateness_us_mean: generator.lateness_us_mean,
-            lateness_us_p99: generator.lateness_us_p99,
-            lateness_us_max: generator.lateness_us_max,
-            fitted: step.used_for_fit,
-        }
+fn predicted_shares(predicted: &Predictions) -> Result<String, Error> {
+    text(predicted.loads.iter().map(|load| &load.prediction).flat_map(|p| {
+        p.points.iter().map(move |point| ShareRow {
+            rate: p.rate,
+            utilisation: Some(p.utilisation_mean.value),
+            within_s: point.t_s,
+            concertina: Some(point.concertina.value),
+            concertina_low: Some(point.concertina.low),
+            concertina_high: Some(point.concertina.high),
+            spotify: point.spotify.as_ref().map(|p| p.value),
+            extrapolated: p.beyond_trust,
+            beyond_confidence_limit: p.beyond_limit,
+            ..ShareRow::default()
+        })
     }))
+}
+
+fn predicted_percentiles(predicted: &Predictions) -> Result<String, Error> {
+    text(predicted.loads.iter().flat_map(|load| {
+        load.percentiles.iter().map(move |p| PercentileRow {
+            rate: load.prediction.rate,
+            percentile: p.share,
+            concertina_s: Some(p.predicted.value),
+            concertina_low_s: Some(p.predicted.low),
+            concertina_high_s: Some(p.predicted.high),
+            ..PercentileRow::default()
+        })
+    }))
+}
+
+fn measured_shares(measured: &Measurements) -> Result<String, Error> {
+    text(measured.steps.iter().flat_map(|step| {
+        let m = &step.measured;
+        measured.within_s.iter().zip(&m.within).map(move |(&within_s, found)| ShareRow {
+            step: &step.name,
+            rate: m.rate,
+            requests: Some(m.requests),
+            utilisation: step.has_devices.then_some(m.utilisation_mean),
+            within_s,
+            measured: Some(found.share.value).filter(|share| !share.is_nan()),
+            measured_half_width: found.share.half_width,
+            disturbed: m.marks.join("; "),
+            ..ShareRow::default()
+        })
+    }))
+}
+
+fn measured_percentiles(measured: &Measurements) -> Result<String, Error> {
+    text(measured.steps.iter().flat_map(|step| {
+        SHARES.into_iter().filter_map(move |share| {
+            let measured_s = Some(step.measured.responses.quantile_s(share)?);
+            let (rate, percentile) = (step.measured.rate, share);
+            let step = step.name.as_str();
+            Some(PercentileRow { step, rate, percentile, measured_s, ..PercentileRow::default() })
+        })
+    }))
+}
+
+fn steps(comparison: &Comparison) -> Result<String, Error> {
+    text(comparison.steps.iter().map(|step| StepRow {
+        fitted: step.used_for_fit,
+        ..step_row(&step.name, &step.measured, &step.step)
+    }))
+}
+
+/// A step that was not fitted.
+fn step_row<'a>(name: &'a str, m: &StepFigures, step: &Step) -> StepRow<'a> {
+    let generator = &step.generator;
+    StepRow {
+        step: name,
+        seconds: m.seconds,
+        requests: m.requests,
+        rate: m.rate,
+        throughput: m.throughput,
+        // None of a step in which nothing was answered.
+        response_mean_s: Some(m.response_mean.value).filter(|mean| !mean.is_nan()),
+        response_mean_half_width_s: m.response_mean.half_width,
+        response_p99_s: Some(m.response_p99).filter(|p99| !p99.is_nan()),
+        hit_ratio: m.hit_ratio.value,
+        utilisation_mean: m.utilisation_mean,
+        utilisation_max: m.utilisation_max,
+        device_length_mean: m.device_length_mean,
+        errors: m.errors,
+        refusals: m.refusals,
+        lateness_us_mean: generator.lateness_us_mean,
+        lateness_us_p99: generator.lateness_us_p99,
+        lateness_us_max: generator.lateness_us_max,
+        fitted: false,
+    }
 }
 
 fn parameters(comparison: &Comparison) -> Result<String, Error> {
@@ -322,17 +462,45 @@ fn objectives(comparison: &Comparison) -> Result<String, Error> {
 }
 
 fn laws(comparison: &Comparison) -> Result<String, Error> {
-    text(comparison.steps.iter().flat_map(|step| {
-        step.measured.laws.iter().map(|check| LawRow {
-            step: &step.name,
-            law: check.law.name(),
-            queue: &check.queue,
-            measured: check.measured,
-            expected: check.expected,
-            deviation_percent: check.deviation_percent,
-            half_width_percent: check.half_width_percent,
-            tolerance_percent: check.tolerance_percent,
-            verdict: check.verdict.as_str(),
-        })
-    }))
+    text(comparison.steps.iter().flat_map(|step| law_rows(&step.name, &step.measured)))
+}
+
+fn law_rows<'a>(step: &'a str, measured: &'a StepFigures) -> impl Iterator<Item = LawRow<'a>> {
+    measured.laws.iter().map(move |check| LawRow {
+        step,
+        law: check.law.name(),
+        queue: &check.queue,
+        measured: check.measured,
+        expected: check.expected,
+        deviation_percent: check.deviation_percent,
+        half_width_percent: check.half_width_percent,
+        tolerance_percent: check.tolerance_percent,
+        verdict: check.verdict.as_str(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::distribution::Exponential;
+    use model::{Model, StatedNode};
+
+    use super::super::objective::Objective;
+    use super::*;
+
+    #[test]
+    fn a_model_alone_has_tables_and_plots() {
+        let law = Arc::new(Exponential::new(0.01).unwrap());
+        let model = Model::stated(&StatedNode::new(law)).unwrap();
+        let objective = Objective { share: 0.9, within_s: 0.05 };
+        let found = Predictions::new(&model, &[], &[objective]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let tables = write_predicted_csv(&found, folder.path()).unwrap();
+        let shares = std::fs::read_to_string(&tables[0]).unwrap();
+        // The table's name, its columns, and three times at ten loads.
+        assert_eq!(shares.lines().count(), 2 + 30, "{shares}");
+        assert!(shares.lines().nth(2).unwrap().starts_with(",10.0,,"), "{shares}");
+        assert!(!write_predicted_plots(&found, folder.path()).unwrap().is_empty());
+    }
 }

@@ -27,7 +27,7 @@ pub struct Page {
     pub commands: Vec<String>,
 }
 
-pub(crate) const CSS: &str = "\
+const CSS: &str = "\
 *{box-sizing:border-box}html{color-scheme:light dark;-webkit-text-size-adjust:100%}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
 main{max-width:1180px;margin:0 auto;padding:20px 18px 60px}
@@ -52,20 +52,26 @@ dl.verdict dt{font-weight:600}dl.verdict dd{margin:0;max-width:76ch;overflow-wra
 .plots figure,tr,.note{break-inside:avoid}h2{break-after:avoid}.scroll{overflow:visible}th,td{white-space:normal;padding:.2em .4em}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 ";
 
-/// Renders a comparison as an HTML page.
-pub fn html(comparison: &Comparison, page: &Page) -> String {
+/// The head of a page and its title.
+pub(crate) fn head(page: &Page) -> String {
     let title = escape(&page.title);
     let embedded = page.embedded.as_ref();
     let (policy, style) = (embedded::policy(embedded), embedded::style(embedded));
-    let mut out = format!(
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"generator\" content=\"{GENERATOR}\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>{COLOURS}{CSS}{STYLE}{style}</style>\n</head>\n<body>\n<main>\n\
          <h1>{title}</h1>\n"
-    );
-    laboratory(comparison, &mut out);
+    )
+}
+
+/// Renders a comparison as an HTML page.
+pub fn html(comparison: &Comparison, page: &Page) -> String {
+    let embedded = page.embedded.as_ref();
+    let mut out = head(page);
+    laboratory(&comparison.laboratory, &mut out);
     summary(comparison, &mut out);
     let controls = match embedded.map(Embedded::has_model) {
         Some(true) => "<a href=\"#what-if\">What if</a> <a href=\"#overlay\">Two runs</a>",
@@ -95,8 +101,8 @@ pub fn is_page(text: &str) -> bool {
     text.contains(&format!("<meta name=\"generator\" content=\"{GENERATOR}\">"))
 }
 
-fn laboratory(comparison: &Comparison, out: &mut String) {
-    for note in &comparison.laboratory {
+pub(crate) fn laboratory(notes: &[String], out: &mut String) {
+    for note in notes {
         let _ = writeln!(
             out,
             "<div class=\"note lab\"><strong>Emulated devices, not real hardware.</strong> {}</div>",
@@ -142,19 +148,19 @@ fn summary(comparison: &Comparison, out: &mut String) {
     }
 }
 
-fn warnings(comparison: &Comparison, out: &mut String) {
-    if comparison.warnings.is_empty() {
+pub(crate) fn warnings(warnings: &[String], out: &mut String) {
+    if warnings.is_empty() {
         return;
     }
-    let count = comparison.warnings.len();
+    let count = warnings.len();
     let _ = writeln!(out, "<details class=\"note warn\"><summary>Warnings ({count})</summary><ul>");
-    for warning in &comparison.warnings {
+    for warning in warnings {
         let _ = writeln!(out, "<li>{}</li>", escape(warning));
     }
     out.push_str("</ul></details>\n");
 }
 
-fn plots(plots: &[Plot], out: &mut String) {
+pub(crate) fn plots(plots: &[Plot], out: &mut String) {
     out.push_str("<div class=\"plots\">\n");
     for plot in plots {
         let _ = writeln!(out, "<figure>{}</figure>", plot.svg());
@@ -162,7 +168,7 @@ fn plots(plots: &[Plot], out: &mut String) {
     out.push_str("</div>\n");
 }
 
-fn heading(id: &str, text: &str, below: &str, out: &mut String) {
+pub(crate) fn heading(id: &str, text: &str, below: &str, out: &mut String) {
     let _ = writeln!(out, "<h2 id=\"{id}\">{text}</h2>\n<p class=\"soft\">{below}</p>");
 }
 
@@ -221,7 +227,7 @@ fn results(comparison: &Comparison, out: &mut String) {
     plots(&figures::cdfs(comparison), out);
 }
 
-fn model(comparison: &Comparison, out: &mut String) {
+pub(crate) fn model(comparison: &Comparison, out: &mut String) {
     heading(
         "model",
         "The model",
@@ -255,7 +261,7 @@ fn trust(comparison: &Comparison, out: &mut String) {
          was not steady.",
         out,
     );
-    warnings(comparison, out);
+    warnings(&comparison.warnings, out);
     let steps = comparison.steps.iter().map(|s| (s.name.as_str(), &*s.measured.laws));
     let laws = table::laws_of_steps_grid(steps);
     out.push_str(&laws.html(|_| ""));
@@ -326,6 +332,14 @@ fn generator_grid(comparison: &Comparison) -> Grid {
     grid
 }
 
+/// The commands that reproduce a page.
+pub(crate) fn commands(page: &Page, out: &mut String) {
+    if !page.commands.is_empty() {
+        let commands = escape(&page.commands.join("\n"));
+        let _ = writeln!(out, "<p>To reproduce it:</p>\n<pre><code>{commands}</code></pre>");
+    }
+}
+
 fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
     out.push_str("<h2 id=\"runs\">Runs and machines</h2>\n");
     let mut grid = Grid::new(
@@ -360,13 +374,7 @@ fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
         ]);
     }
     out.push_str(&grid.html(|_| ""));
-    if !page.commands.is_empty() {
-        let _ = writeln!(
-            out,
-            "<p>To reproduce it:</p>\n<pre><code>{}</code></pre>",
-            escape(&page.commands.join("\n"))
-        );
-    }
+    commands(page, out);
     for RunInfo { name, run } in &comparison.runs {
         let asked = toml::to_string(&run.asked).unwrap_or_default();
         if !asked.trim().is_empty() {

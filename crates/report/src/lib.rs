@@ -38,6 +38,7 @@ pub mod objective;
 pub mod percentiles;
 pub mod plan_basis;
 pub mod popularity;
+pub mod predictions;
 pub mod ranges;
 mod row;
 mod service;

@@ -9,7 +9,7 @@ use super::measured::StepFigures;
 use super::objective::{digits, time};
 
 /// The percentiles that are compared.
-const SHARES: [f64; 3] = [0.5, 0.9, 0.99];
+pub(super) const SHARES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// One percentile of a step's response time.
 #[derive(Clone, Debug, PartialEq, Serialize)]

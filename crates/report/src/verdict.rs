@@ -40,14 +40,14 @@ impl Verdict {
     /// If the model cannot predict.
     pub fn new(comparison: &Comparison) -> Result<Verdict, Error> {
         let model = &comparison.model;
-        let heaviest = comparison.steps.iter().map(|s| s.measured.rate).fold(0.0, f64::max);
+        let heaviest = Heaviest::from_comparison(comparison);
         Ok(Verdict {
             asked: question(&comparison.largest_rates),
             answer: comparison.largest_rates.iter().map(|l| answer(l, &comparison.trust)).collect(),
             breaks_first: breaks_first(model)?,
-            more_load: more_load(comparison, heaviest)?,
+            more_load: more_load(comparison, &heaviest)?,
             checked: trust_text(&comparison.trust).trim_end().to_owned(),
-            next: next(comparison, heaviest),
+            next: next(comparison, heaviest.rate),
         })
     }
 
@@ -71,6 +71,29 @@ impl Verdict {
 /// Sentences with their names before them, a line each: how every verdict is printed.
 pub fn labelled_text(lines: &[(&'static str, String)]) -> String {
     lines.iter().map(|(name, text)| format!("{name:<13}{text}\n")).collect()
+}
+
+/// The load from which the verdict says what more load costs.
+struct Heaviest {
+    /// Requests/s; 0 if there is none.
+    rate: f64,
+    name: &'static str,
+}
+
+impl Heaviest {
+    /// The heaviest measured load; of a model alone the heaviest that it was checked by, or that of the answer.
+    fn from_comparison(comparison: &Comparison) -> Heaviest {
+        let measured = comparison.steps.iter().map(|s| s.measured.rate).reduce(f64::max);
+        if let Some(rate) = measured {
+            return Heaviest { rate, name: "heaviest measured load" };
+        }
+        let trust = &comparison.trust;
+        if trust.is_compared() && trust.limit > 0.0 && trust.limit.is_finite() {
+            return Heaviest { rate: trust.limit, name: "heaviest checked load" };
+        }
+        let answers = comparison.largest_rates.iter().filter_map(|l| Some(l.rate.as_ref()?.value));
+        Heaviest { rate: answers.reduce(f64::max).unwrap_or(0.0), name: "load of the answer" }
+    }
 }
 
 fn question(largest: &[LargestRate]) -> String {
@@ -130,8 +153,12 @@ fn breaks_first(model: &Model) -> Result<String, Error> {
     Ok(format!("{what}: always busy from {load} requests/s on{}.", interval(saturation)))
 }
 
-/// What a tenth more load than the heaviest measured one costs, by the model at both loads.
-fn more_load(comparison: &Comparison, heaviest: f64) -> Result<String, Error> {
+/// What a tenth more load than the heaviest one costs, by the model at both loads.
+fn more_load(comparison: &Comparison, heaviest: &Heaviest) -> Result<String, Error> {
+    let &Heaviest { rate: heaviest, name } = heaviest;
+    if heaviest <= 0.0 && comparison.steps.is_empty() {
+        return Ok("Not known: the model was checked at no load.".to_owned());
+    }
     let (model, within_s) = (&comparison.model, &comparison.within_s);
     let more = heaviest * MORE;
     let of = |rate: f64| -> Result<Option<(f64, Vec<f64>)>, Error> {
@@ -147,17 +174,13 @@ fn more_load(comparison: &Comparison, heaviest: f64) -> Result<String, Error> {
     let (from, to) = (digits(heaviest, 4), digits(more, 4));
     let beyond = mark(!comparison.trust.covers(more));
     let text = match (of(heaviest)?, of(more)?) {
-        (None, _) => format!(
-            "The heaviest measured load, {from} requests/s, is past the model's saturation."
-        ),
+        (None, _) => format!("The {name}, {from} requests/s, is past the model's saturation."),
         (Some(_), None) => {
-            format!(
-                "10 % more than the heaviest measured load ({from} → {to} requests/s) saturates it {beyond}"
-            )
+            format!("10 % more than the {name} ({from} → {to} requests/s) saturates it {beyond}")
         }
         (Some((p99, shares)), Some((p99_more, shares_more))) => {
             let mut text = format!(
-                "10 % more than the heaviest measured load ({from} → {to} requests/s): p99 {} → {}",
+                "10 % more than the {name} ({from} → {to} requests/s): p99 {} → {}",
                 time(p99),
                 time(p99_more)
             );

@@ -1,12 +1,13 @@
 //! `concertina report`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
 use crate::cli::output::{out, outln};
 use report::alone::Measurements;
+use report::predictions::Predictions;
 use report::verdict::Verdict;
 use report::{
     self, Comparison, Embedded, NamedModel, Objective, Observed, Page, Selection, StepChoice,
@@ -25,15 +26,16 @@ Examples:
   concertina report runs/load runs/server model.toml --within 50ms:99% --objective \"p99.9<200ms\"
   concertina report runs/load runs/server model.toml --csv tables --plots plots
   concertina report runs/imported
+  concertina report model.toml --objective \"99% within 50ms\"
 
 Any run folder can be shown: of a load, a server, a measurement, an import. Without a model the page
-has the measurements alone; a run folder that holds a model.toml (of `measure --predict`) is compared
+has the measurements alone, and without a run what the model predicts; a run folder that holds a model.toml (of `measure --predict`) is compared
 with that. With a model the report opens with the answer: the largest load that meets each objective, what breaks first, what more load
 costs, what was checked, and what to do next. Steps that the model was fitted to are marked; all others were held out, so their errors are
 those of predictions. docs/reports.md says how to read the page."
 )]
 pub struct Args {
-    /// Run folders (of one load: the load generator's and the server's) and a model file, in any order
+    /// Run folders (of one load: the load generator's and the server's), a model file, or both, in any order
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The HTML file to write
@@ -50,9 +52,9 @@ pub struct Args {
     /// Steps to show: numbers (0,2 or 0-3) or rates (1500/s) [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     steps: Vec<StepChoice>,
-    /// The title of the page
-    #[arg(long, default_value = "Response times: prediction and measurement")]
-    title: String,
+    /// The title of the page [default: Response times, and what of them is shown]
+    #[arg(long)]
+    title: Option<String>,
     /// Combine runs of different machines, whose clocks agree
     #[arg(long)]
     across_machines: bool,
@@ -99,12 +101,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let (runs, mut models): (Vec<PathBuf>, Vec<PathBuf>) =
         args.paths.iter().cloned().partition(|p| p.is_dir());
-    if runs.is_empty() {
-        bail!("no run folder given; name the folders of the runs that the model is compared with");
-    }
     if models.is_empty() {
         models
             .extend(runs.iter().map(|run| run.join("model.toml")).filter(|m| m.is_file()).take(1));
+    }
+    if runs.is_empty() {
+        return match models.as_slice() {
+            [model] => report_model(&args, model),
+            _ => bail!("{} model files given; a report is of one, or of runs", models.len()),
+        };
     }
     let selection = Selection {
         any_queues: true,
@@ -132,7 +137,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (shown, model, out) = (shown.join(" "), model.display(), args.out.display());
     let page = Page {
         embedded: Some(Embedded::new(&observed, named, first)?),
-        title: args.title.clone(),
+        title: args
+            .title
+            .clone()
+            .unwrap_or("Response times: prediction and measurement".to_owned()),
         commands: vec![
             format!("concertina fit {shown}{} --out {model}", servers(&observed)),
             format!("concertina report {shown} {model} --out {out}"),
@@ -153,11 +161,59 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         outln!("{json:#}");
     } else {
         out!("{}", report::table(&comparison));
-        outln!("\nWrote {out}.");
-        let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
-        if !files.is_empty() {
-            outln!("Wrote {}.", files.join(", "));
-        }
+        print_written(&args.out, &files)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says which files were written.
+fn print_written(page: &Path, files: &[PathBuf]) -> anyhow::Result<()> {
+    outln!("\nWrote {}.", page.display());
+    let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    if !files.is_empty() {
+        outln!("Wrote {}.", files.join(", "));
+    }
+    Ok(())
+}
+
+/// Shows what a model says by itself.
+fn report_model(args: &Args, path: &Path) -> anyhow::Result<ExitCode> {
+    if !args.steps.is_empty() {
+        bail!("--steps chooses steps of runs, and no run folder is given");
+    }
+    let model = report::read_model(path)?;
+    let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
+    let mut objectives = objectives_of(args);
+    if objectives.is_empty() {
+        objectives.push(OBJECTIVE);
+    }
+    let predicted = Predictions::new(&model, &within_s, &objectives)?;
+    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    let named = NamedModel { name: &name, model: &model };
+    let first = objectives.first().copied().unwrap_or(OBJECTIVE);
+    let embedded = (!args.no_what_if).then(|| Embedded::of_model(named, first)).transpose()?;
+    let page = Page {
+        embedded,
+        title: args.title.clone().unwrap_or("Response times: prediction".to_owned()),
+        commands: vec![format!(
+            "concertina report {} --out {}",
+            path.display(),
+            args.out.display()
+        )],
+    };
+    report::write_whole(&args.out, &predicted.html(&page), report::is_page)?;
+    let mut files = Vec::new();
+    if let Some(folder) = &args.csv {
+        files.extend(report::files::write_predicted_csv(&predicted, folder)?);
+    }
+    if let Some(folder) = &args.plots {
+        files.extend(report::files::write_predicted_plots(&predicted, folder)?);
+    }
+    if args.json {
+        outln!("{}", serde_json::to_string_pretty(&predicted).context("cannot write JSON")?);
+    } else {
+        out!("{}", predicted.text());
+        print_written(&args.out, &files)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -180,27 +236,28 @@ fn report_measurements(
     runs: &[PathBuf],
     observed: &Observed,
 ) -> anyhow::Result<ExitCode> {
-    if args.csv.is_some() || args.plots.is_some() {
-        bail!(
-            "--csv and --plots write the tables and plots of a comparison, and no model is given: add one (`concertina fit`), or take the \
-             measurements alone from the page or from --json"
-        );
-    }
     let within_s: Vec<f64> = args.within.iter().map(|within| within.time_s).collect();
     let measurements = Measurements::new(observed, &within_s, &objectives_of(args))?;
     let shown: Vec<String> = runs.iter().map(|r| r.display().to_string()).collect();
     let out = args.out.display();
     let page = Page {
         embedded: Some(Embedded::new(observed, None, OBJECTIVE)?),
-        title: "Response times: measurement".to_owned(),
+        title: args.title.clone().unwrap_or("Response times: measurement".to_owned()),
         commands: vec![format!("concertina report {} --out {out}", shown.join(" "))],
     };
     report::write_whole(&args.out, &measurements.html(&page), report::is_page)?;
+    let mut files = Vec::new();
+    if let Some(folder) = &args.csv {
+        files.extend(report::files::write_measured_csv(&measurements, folder)?);
+    }
+    if let Some(folder) = &args.plots {
+        files.extend(report::files::write_measured_plots(&measurements, folder)?);
+    }
     if args.json {
         outln!("{}", serde_json::to_string_pretty(&measurements).context("cannot write JSON")?);
     } else {
         out!("{}", measurements.text());
-        outln!("\nWrote {out}.");
+        print_written(&args.out, &files)?;
     }
     Ok(ExitCode::SUCCESS)
 }
