@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::load_http::{HttpOptions, RequestOptions, read};
-use super::load_values::{default_out, popularity, seconds, size};
+use super::load_values::{default_out, objective_ms, popularity, seconds, size};
 use load::client::Credentials;
 use load::{Keys, Load, Plan, Popularity, Size, Think};
 use origin::marker::{Claim, FolderKind};
@@ -110,8 +110,8 @@ pub(super) struct LoadOptions {
     /// The run folder [default: runs/TIME]
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     out: Option<PathBuf>,
-    /// Response times in ms at which completions are counted exactly
-    #[arg(long, value_delimiter = ',', default_value = "20,50,100", value_name = "MS,…")]
+    /// Response times at which completions are counted exactly: `50ms`, `0.5s`, or numbers of milliseconds
+    #[arg(long, value_delimiter = ',', default_value = "20,50,100", value_name = "TIME,…", value_parser = objective_ms)]
     #[arg(help_heading = "Result")]
     objectives: Vec<f64>,
     /// Print the result as JSON

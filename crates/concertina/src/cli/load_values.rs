@@ -38,6 +38,20 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a time: 10s, 500ms or 2m expected"))
 }
 
+/// Parses a response time to count at, in milliseconds: `50ms`, `0.5s`, or a number of milliseconds. Of an objective (`p99<50ms`) the
+/// time counts: a load counts at times, and `report` and `predict` judge shares.
+pub(super) fn objective_ms(text: &str) -> Result<f64, String> {
+    if text.contains(['<', ':', '%']) {
+        let objective: report::Objective = text.parse()?;
+        return Ok(objective.within_s * 1e3);
+    }
+    match text.trim().parse::<f64>() {
+        Ok(ms) if ms > 0.0 && ms.is_finite() => Ok(ms),
+        Ok(_) => Err(format!("`{text}`: a time must be above 0")),
+        Err(_) => report::objective::seconds(text).map(|time_s| time_s * 1e3),
+    }
+}
+
 /// Parses a bit rate: `128kbit/s`, `1.5Mbit/s`, `64000`.
 pub(super) fn bits(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches("/s").trim_end_matches("bit");
@@ -118,6 +132,12 @@ mod tests {
         assert_eq!(seconds("2m"), Ok(120.0));
         assert_eq!(seconds("3"), Ok(3.0));
         assert_eq!(segment("100:10s"), Ok((100.0, 10.0)));
+        for same in ["50", "50ms", "0.05s", " 50 ms", "p99<50ms", "50ms:99%", "99% within 50ms"] {
+            assert_eq!(objective_ms(same), Ok(50.0), "{same}");
+        }
+        for bad in ["0", "-1", "inf", "NaN", "50x", "p99", "p99<50", "0ms", ""] {
+            assert!(objective_ms(bad).is_err(), "{bad}");
+        }
         assert_eq!(size("16k"), Ok(Size::fixed(16 << 10)));
         assert_eq!(
             (bytes("4kB"), bytes("1M"), bytes("2 GiB")),
