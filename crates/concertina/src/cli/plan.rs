@@ -70,6 +70,9 @@ pub struct Args {
     /// The objective to meet, like "99% within 50ms" or "p99 < 50ms"
     #[arg(long, value_name = "OBJECTIVE")]
     objective: Objective,
+    /// For a time alone, as `predict` takes it: says what a plan needs
+    #[arg(long = "within", hide = true, value_name = "TIME", value_parser = no_time_alone)]
+    _within: Option<std::convert::Infallible>,
     /// The current load on all servers: requests/s, or with units (500/s, 30/min, 12k/s)
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = ranges::rate)]
     rate: f64,
@@ -94,6 +97,12 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A time alone is no objective: what share of requests must keep it decides what to buy.
+fn no_time_alone(text: &str) -> Result<std::convert::Infallible, String> {
+    let written = if text.contains(':') { text.to_owned() } else { format!("99% within {text}") };
+    Err(format!("a plan needs the share that must keep the time, too: --objective \"{written}\""))
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -193,6 +202,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `--with-one-lost` was proposed.
+    #[test]
+    fn a_time_alone_is_told_to_be_no_objective() {
+        for (text, tip) in [("50ms", "99% within 50ms"), ("50ms:95%", "50ms:95%")] {
+            let error = no_time_alone(text).unwrap_err();
+            assert!(error.ends_with(&format!("--objective \"{tip}\"")), "{error}");
+        }
+    }
 
     #[test]
     fn growth_is_read() {
