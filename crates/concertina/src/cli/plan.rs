@@ -99,7 +99,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A time alone is no objective: what share of requests must keep it decides what to buy.
+/// Refuses `--within`: a plan needs the share of requests that must keep the time as well.
 fn no_time_alone(text: &str) -> Result<std::convert::Infallible, String> {
     let written = if text.contains(':') { text.to_owned() } else { format!("99% within {text}") };
     Err(format!("a plan needs the share that must keep the time, too: --objective \"{written}\""))

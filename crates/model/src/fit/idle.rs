@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::input::Step;
 
-/// Reads that each device has in the mean, from which on none is no chance: exp(−10) if all devices were alike.
+/// Mean reads of a device from which on a device without a read is left out: of equal devices one has none by chance with a probability of exp(−10).
 const READS_MIN: f64 = 10.0;
 
 /// The steps without devices that served nothing, and these devices' names.
@@ -44,8 +44,8 @@ pub(super) fn serving(steps: &[Step]) -> (Cow<'_, [Step]>, Vec<String>) {
 /// What is said of the devices that were left out.
 pub(super) fn warning(names: &[String]) -> Option<String> {
     let (one, several) = (
-        "served no read: it is no part of the model",
-        "served no read: they are no part of the model",
+        "served no read: it is left out of the model",
+        "served no read: they are left out of the model",
     );
     (!names.is_empty())
         .then(|| format!("{} {}", names.join(", "), if names.len() == 1 { one } else { several }))
