@@ -1,6 +1,6 @@
 //! The datasets of a node or gateway: found in the origin, kept current, and looked up by name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -280,7 +280,8 @@ impl Datasets {
             names.extend(self.all().iter().map(|served| served.name().to_owned()));
             names.sort();
             names.dedup();
-            names.retain(|name| !under_way.values().any(|other| other == name));
+            let busy: HashSet<&String> = under_way.values().collect();
+            names.retain(|name| !busy.contains(name));
             for name in names {
                 let (of, slots, own) = (self.clone(), slots.clone(), name.clone());
                 let refresh = refreshes.spawn(async move {
