@@ -40,9 +40,10 @@ use store::Store;
 /// Address space for larger objects, times the memory tier's budget and more: room for those that are on
 /// their way, and for gaps.
 const ARENA_TIMES: u64 = 2;
-/// Objects that wait to be written to devices when the process ends are written for this part of `drain_s`.
-const DRAIN_PART_OF_DEVICES: f64 = 5.0;
 const ARENA_BYTES_MORE: u64 = 256 << 20;
+
+/// `drain_s` over the time for which objects that wait for a device are still written when the process ends.
+const DRAIN_OVER_WRITES: f64 = 5.0;
 
 /// A running server.
 pub struct Server {
@@ -388,7 +389,7 @@ impl Process<'_> {
             true => encrypt_between(self.config, node)?,
         };
         let devices = node.clone();
-        let within = Duration::from_secs_f64(self.config.serve.drain_s / DRAIN_PART_OF_DEVICES);
+        let within = Duration::from_secs_f64(self.config.serve.drain_s / DRAIN_OVER_WRITES);
         self.components.add(Component::new("devices").end(move || {
             if let Some(disks) = devices.drive.disks() {
                 disks.stop(within);
