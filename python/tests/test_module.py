@@ -189,7 +189,7 @@ def test_few_requests_give_a_fit_that_says_so(requests: "dict[str, np.ndarray]",
 def test_arrivals_of_every_kind_give_one_fit(requests: "dict[str, np.ndarray]") -> None:
     seconds = concertina.fit(requests, hold_out=[1])
     # The thousand works that are fitted have a mean of 9.4 ms by chance: 106 requests/s.
-    assert abs(seconds.model.limits()["saturation"]["value"] - 100.0) < 10.0
+    assert abs(seconds.model.limits()["saturation"]["value"] - 106.1) < 3.0
     assert seconds.found["servers"]["likeliest"] == 1 and seconds.steps[0]["index"] == 0
     whole = {name: np.rint(column * 1e6).astype("int64") * 1000 for name, column in requests.items()}
     dates = {name: column.astype("datetime64[ns]") for name, column in whole.items()}
