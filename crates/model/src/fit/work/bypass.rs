@@ -403,7 +403,7 @@ fn valley(line: &Line) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Half of the requests that meet up to two others are hits. If so many of those that meet three others are hits too, hits are even.
+    /// Half of the requests that meet no, one or two others are hits: hits are even if half of those that meet three others are hits too.
     #[test]
     fn hits_that_depend_on_the_number_met_are_uneven() {
         let judged = |hits_of_last: u32| -> Vec<(u32, bool)> {
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(frequencies(&[(0, true); 50]), 0.0);
     }
 
-    /// Requests that were put back are no hits.
+    /// A request whose work was put back counts as one that the servers answered.
     #[test]
     fn requests_that_are_back_are_no_hits() {
         let (from, taken): (Vec<f64>, Vec<f64>) = (0..4_000)
