@@ -279,3 +279,63 @@ fn a_service_throttled_in_slices_is_within_its_intervals() {
     println!("{all:?}, {:.0} points wide", all.width_points / f64::from(all.rows));
     assert!(10 * all.inside >= 9 * all.rows, "{all:?}");
 }
+
+/// One line on a machine that is shared: works (gamma, SCV 0.4) take longer by a factor while a neighbour computes.
+#[derive(Clone, Copy, Debug)]
+struct Disturbed {
+    mean: f64,
+    outside: f64,
+    factor: f64,
+    /// Mean lengths of the neighbour's spells and of the time between, seconds.
+    spell_s: f64,
+    calm_s: f64,
+}
+
+impl Disturbed {
+    fn open(self, rate: f64, seconds: f64, seed: u64) -> Vec<(f64, f64)> {
+        let mut random = StdRng::seed_from_u64(seed);
+        let gaps = Exp::new(rate).unwrap();
+        let law = rand_distr::Gamma::new(2.5, self.mean / 2.5).unwrap();
+        let (mut now, mut free, mut slow, mut until) = (0.0f64, 0.0f64, false, 0.0f64);
+        let mut out = Vec::new();
+        while now < seconds {
+            now += gaps.sample(&mut random);
+            let begins = free.max(now);
+            while until < begins {
+                slow = !slow;
+                let mean = if slow { self.spell_s } else { self.calm_s };
+                until += Exp::new(1.0 / mean).unwrap().sample(&mut random);
+            }
+            free = begins + law.sample(&mut random) * if slow { self.factor } else { 1.0 };
+            out.push((now, free + self.outside));
+        }
+        out
+    }
+}
+
+/// Slow spells gather requests, so that works are longer where many are inside. That does not make a service one that tips over.
+#[test]
+fn spells_of_a_neighbour_are_not_taken_for_congestion() {
+    let mut all = Coverage::default();
+    for (factor, spell_s, calm_s) in [(1.6, 0.05, 0.2), (1.3, 0.3, 0.6), (2.0, 0.01, 0.1)] {
+        let service = Disturbed { mean: 0.35e-3, outside: 0.03e-3, factor, spell_s, calm_s };
+        for seed in 0..2 {
+            let loads = [850.0, 1_280.0, 1_700.0];
+            let steps: Vec<Step> = (0..9u64)
+                .map(|i| {
+                    let run = service.open(loads[i as usize % 3], 4.0, 100 * seed + i);
+                    step(&format!("{i}"), &run)
+                })
+                .collect();
+            let fitted = work(&steps, None, &Options::default()).unwrap();
+            println!("{factor} {seed}: {} {:?}", fitted.hypotheses[0].title(), fitted.misfit);
+            for rate in [1_700.0, 1_980.0, 2_260.0] {
+                let run = service.open(rate, 8.0, 100 * seed + 50);
+                all.add(&fitted.model, rate, &run, &[0.4e-3, 0.8e-3, 1.6e-3]);
+            }
+            assert!(!fitted.hypotheses[0].by_number, "{:?}", fitted.hypotheses[0]);
+        }
+    }
+    println!("{all:?}");
+    assert!(10 * all.inside >= 9 * all.rows, "{all:?}");
+}

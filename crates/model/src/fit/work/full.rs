@@ -21,6 +21,7 @@
 //! | what | by |
 //! |---|---|
 //! | whether the speed is all that is the matter | the test of independence ([`super::score`]), on these works |
+//! | whether the number causes it, or slow spells gather requests | a virtual queue of the same arrivals ([`super::instrument`]) |
 //! | speeds beyond the numbers met | closed loops: n clients keep nearly n requests inside, and the throughput is what leaves |
 //! | speeds beyond these | not known: replicates have all from "they stay" to "they fall on as over the last numbers" |
 //!
@@ -31,6 +32,7 @@ use crate::storage::ByLoad;
 
 use super::between::Between;
 use super::clock::Clock;
+use super::instrument::{Caused, caused};
 use super::judge::{Judge, Point, block_of, excess};
 use super::line::{Kind, Line};
 use super::moments::{moments, rate, sum};
@@ -226,7 +228,7 @@ impl<'a> Services<'a> {
         Services { clock: line.clock(outside), line, starts, ends }
     }
 
-    /// The number present when each judged request began.
+    /// The number present when each judged request began, in the order of arrival.
     fn numbers_at_begin(&self) -> impl Iterator<Item = u32> {
         let judged = self.starts.iter().zip(&self.line.counted).filter(|r| *r.1);
         judged.map(|(start, _)| self.clock.present(self.clock.place(*start)))
@@ -310,6 +312,19 @@ struct Candidate {
     equations: Vec<Vec<Equations>>,
 }
 
+impl Candidate {
+    /// The probability that the service stays settled for as long as each load was seen: it did.
+    fn chance_to_stay(&self, lines: &[Line]) -> f64 {
+        let (mean, scv) = moments(sum(self.point.blocks.iter().flatten()), 0.0);
+        let servers = self.point.kind.servers.unwrap_or(u32::MAX);
+        let escapes = |line: &Line| {
+            let (from, to) = line.span();
+            (to - from) / (mean * self.slowdown.escape_mean(rate(line) * mean, servers, scv))
+        };
+        (-lines.iter().filter(|line| line.open).map(escapes).sum::<f64>()).exp()
+    }
+}
+
 fn candidate(
     judge: &mut Judge,
     kind: Kind,
@@ -387,17 +402,35 @@ pub(super) fn search_with_speeds(plain: &Search, bypass: f64, options: &Options)
     if !explains || spread(&all[0].slowdown, &all[0].numbers) < DIFFERENT {
         return None;
     }
+    if !falls_with_clients(options) && !is_caused(plain, &all[0]) {
+        return None;
+    }
     // A server that is several times as fast with several inside is several servers.
     let fastest = all[0].numbers.iter().map(|n| all[0].slowdown.speed(*n)).fold(0.0, f64::max);
     if fastest > FASTER_MAX {
         return None;
     }
+    all.retain(|candidate| candidate.chance_to_stay(&plain.lines) >= STAYED);
     // Replicates have the same numbers.
-    let numbers = all[0].numbers.clone();
+    let numbers = all.first()?.numbers.clone();
     all.retain(|c| c.equations[0].first().map(|e| e.begun.len()) == all_begun(&numbers, c));
     weigh(&mut all);
     Some(searched(plain, judge, all))
 }
+
+/// Whether the number inside causes what speeds by that number explain, as far as arrivals tell.
+fn is_caused(plain: &Search, candidate: &Candidate) -> bool {
+    let (kind, outside) = (candidate.point.kind, candidate.point.outside);
+    let services = |line| Services::new(line, kind, outside.mean);
+    let numbers: Vec<Vec<u32>> =
+        plain.lines.iter().map(|line| services(line).numbers_at_begin().collect()).collect();
+    let works: Vec<Vec<f64>> = plain.lines.iter().map(|line| line.works(kind, outside)).collect();
+    let found = caused(&plain.lines, kind, &candidate.slowdown, &works, &numbers);
+    !found.is_some_and(Caused::is_none)
+}
+
+/// A hypothesis by which a service stays settled at the loads that it carried with a smaller probability than this is none.
+const STAYED: f64 = 0.01;
 
 /// The most that company may speed a server up: batches and warm caches do by a tenth or a half, another server by one.
 const FASTER_MAX: f64 = 1.6;

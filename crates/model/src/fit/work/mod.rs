@@ -25,6 +25,7 @@
 //! | `between` | how works differ from run to run and with the load |
 //! | `full` | works at full load, from closed loops; works that depend on how many requests are inside |
 //! | `speeds`, `clock` | works that depend on how many requests are inside |
+//! | `instrument` | whether that number causes it |
 //! | `bypass` | requests that pass the servers by: a mixture found at light load |
 //! | `outside` | the time outside: its law, and which laws the times do not exclude |
 //! | `kinds` | works by what was done and how large the object is |
@@ -51,6 +52,7 @@ mod correction;
 mod doubts;
 mod draws;
 mod full;
+mod instrument;
 mod judge;
 mod jumps;
 mod kinds;
