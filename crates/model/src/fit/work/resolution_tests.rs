@@ -306,6 +306,16 @@ fn a_clock_of_seconds_tells_the_rate_and_the_mean() {
     for part in ["ticks of 1 s", "requests inside", "Log with a finer clock"] {
         assert!(text.contains(part), "{text}");
     }
+    // Durations that were cut off to milliseconds left 0 of most.
+    let mut cut = Case { law: Law::Exponential, servers: 1, clock_s: 1e-3, hits: 0.0 }.steps(600);
+    for times in cut.iter_mut().filter_map(|step| step.times.as_mut()) {
+        for (i, request) in times.requests.iter_mut().enumerate() {
+            let taken_s = if i.is_multiple_of(20) { 1e-3 } else { 0.0 };
+            request.departure_s = request.arrival_s + taken_s;
+        }
+    }
+    let text = too_coarse(&cut).unwrap();
+    assert!(text.contains("ticks of 1 ms") && text.contains("mean work is at most 1."), "{text}");
     case.clock_s = 1e-2;
     let fine = case.steps(600);
     assert!(has_times(&fine) && too_coarse(&fine).is_none());

@@ -2,7 +2,10 @@
 //!
 //! The difference of two readings of a clock is right in the mean, however long its ticks are, if these have nothing to do with
 //! the requests. So the mean response of many requests is known, and with the rate the mean number inside (J. Little,
-//! 1961). Whether these wait, and for how many servers, a clock does not tell whose ticks are longer than the responses.
+//! 1961). Whether these wait, and for how many servers, a clock does not tell whose ticks are longer than the responses. Durations that
+//! were measured finely and then cut off to whole ticks are up to a tick too short, so that what is said of the most work allows for that.
+
+use ground::number::time;
 
 use crate::fit::input::Step;
 
@@ -29,10 +32,10 @@ pub fn too_coarse(steps: &[Step]) -> Option<String> {
     let each = all.iter().map(|means| {
         let inside = means.rate * means.response_s;
         format!(
-            "{:.4} requests/s: a mean response of {:.1} ± {:.1} ms, so {inside:.2} ± {:.2} requests inside in the mean",
+            "{:.4} requests/s: a mean response of {} ± {}, so {inside:.2} ± {:.2} requests inside in the mean",
             means.rate,
-            1e3 * means.response_s,
-            1e3 * means.half_s,
+            time(means.response_s),
+            time(means.half_s),
             means.rate * means.half_s,
         )
     });
@@ -40,14 +43,27 @@ pub fn too_coarse(steps: &[Step]) -> Option<String> {
     let heaviest = all.iter().map(|means| means.rate).fold(0.0, f64::max);
     let shortest =
         all.iter().map(|means| means.response_s + means.half_s).fold(f64::INFINITY, f64::min);
+    // A logger that cuts durations off takes up to a tick from each; the times do not show it.
+    let longest_work = shortest + tick_s;
     Some(format!(
-        "response times are counted in ticks of {tick_s} s, longer than the responses: neither a law of service nor a number \
-         of servers follows from them. What is known: {each}. The service carried {heaviest:.4} requests/s; the mean work is at \
-         most {:.1} ms, so that m servers are busy for at most {:.0}/m % of the time at that load. Log with a finer clock \
-         (milliseconds for responses of milliseconds)",
-        1e3 * shortest,
-        100.0 * heaviest * shortest,
+        "response times are counted in ticks of {}, longer than the responses: neither a law of service nor a number \
+         of servers follows from them. What is known: {each}; up to a tick more, if the log cuts durations off. The service carried \
+         {heaviest:.4} requests/s; the mean work is at most {}, so that m servers are busy for at most {:.0}/m % of the time at that \
+         load. Log with a finer clock ({})",
+        time(tick_s),
+        time(longest_work),
+        100.0 * heaviest * longest_work,
+        finer(longest),
     ))
+}
+
+/// A clock for responses of so many seconds.
+fn finer(response_s: f64) -> &'static str {
+    if response_s < 1e-3 {
+        "microseconds for responses of microseconds"
+    } else {
+        "milliseconds for responses of milliseconds"
+    }
 }
 
 fn means(step: &Step) -> Option<StepMeans> {
