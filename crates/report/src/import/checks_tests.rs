@@ -95,6 +95,16 @@ fn durations_in_another_unit_are_found() {
     finds(&short, true, &["Little's law does not hold", "arrivals less departures"]);
 }
 
+/// The first second of a log of seconds was a second before its own lines.
+#[test]
+fn a_slow_begin_of_a_log_of_seconds_does_not_reach_to_before_it() {
+    let mut all = log(5, 100.0, 12.0, MS);
+    let slow = all.iter().filter(|r| r.end < START + SECOND).count();
+    all.iter_mut().take(slow).for_each(|r| r.taken = 300 * MS + r.taken % (100 * MS));
+    all.iter_mut().skip(slow).for_each(|r| r.taken = r.taken.min(20 * MS));
+    silent(&all.iter().map(|r| Logged { end: r.end / SECOND * SECOND, ..*r }).collect::<Vec<_>>());
+}
+
 /// One line of a wrong duration was explained by a unit that is misread.
 #[test]
 fn a_stray_duration_is_named() {
