@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use engine::gateway::{Action, AttemptId, Failed, Operation, Refusal, Status};
+use engine::node;
 use engine::route::NodeId;
 use ground::Key;
 use ground::window::Nanos;
@@ -26,10 +27,19 @@ pub type Attempt<'a, R> = Pin<Box<dyn Future<Output = Result<R, Failure>> + Send
 pub struct Refused {
     /// The engine's reason.
     pub why: Refusal,
-    /// The last reason that a server gave.
-    pub reason: Option<String>,
+    /// The last failure that a server reported, or that of the origin if it is for good.
+    pub failure: Option<node::Failure>,
     /// Whether any server was tried.
     pub tried: bool,
+}
+
+/// The failure that a request without a reply is told: the later one, unless the origin has failed for good, which the failure of
+/// another server does not change.
+fn later(failed: Option<node::Failure>, next: Option<node::Failure>) -> Option<node::Failure> {
+    match failed {
+        Some(known) if known.kind.is_final() => Some(known),
+        known => next.or(known),
+    }
 }
 
 /// A reply with what is to be kept until its body has been relayed.
@@ -100,7 +110,7 @@ impl<B: Backend> Router<B> {
         broken: &[NodeId],
     ) -> ReadOutcome<B> {
         let mut attempts = Attempts(Vec::with_capacity(2));
-        let (mut reason, mut tried) = (None, under_way.is_some());
+        let (mut failed, mut tried) = (None, under_way.is_some());
         attempts.0.extend(under_way);
         loop {
             let news = match pending.todo.pop_front() {
@@ -126,7 +136,7 @@ impl<B: Backend> Router<B> {
                 }
                 News::Action(Action::Refuse { why, .. }) => {
                     pending.end();
-                    return Err(Refused { why, reason, tried });
+                    return Err(Refused { why, failure: failed, tried });
                 }
                 News::Action(Action::Relay { .. } | Action::Ping { .. }) => {}
                 News::Ended(attempt, node, Ok(reply)) => {
@@ -134,13 +144,13 @@ impl<B: Backend> Router<B> {
                     if pending.replied(attempt, reply.head(), whole) {
                         return Ok((reply, (!whole).then_some(pending)));
                     }
-                    reason = self.named_reason(node, &reply).or(reason);
+                    failed = later(failed, self.named_failure(node, &reply));
                 }
                 News::Ended(attempt, node, Err(failure)) => {
                     if let Some(node) = node {
                         self.drive.note_failure(node, failure.reason.clone());
                     }
-                    reason = Some(failure.reason);
+                    failed = later(failed, Some(node::Failure::unavailable(failure.reason)));
                     pending.failed(attempt, failure.kind);
                 }
             }
@@ -160,7 +170,7 @@ impl<B: Backend> Router<B> {
         streamed: bool,
     ) -> Result<(B::Reply, Option<NodeId>), NotWritten<B::BodyError>> {
         let mut pending = Pending::begin(self, key, Operation::Write, clock::now(), deadline);
-        let (mut reason, mut tried) = (None, false);
+        let (mut failed, mut tried) = (None, false);
         loop {
             let action = match pending.todo.pop_front() {
                 Some(action) => action,
@@ -172,7 +182,7 @@ impl<B: Backend> Router<B> {
                 }
                 Action::Refuse { why, .. } => {
                     pending.end();
-                    return Err(NotWritten::Refused(Refused { why, reason, tried }));
+                    return Err(NotWritten::Refused(Refused { why, failure: failed, tried }));
                 }
                 _ => continue,
             };
@@ -196,7 +206,7 @@ impl<B: Backend> Router<B> {
                     if moved && body.is_consumed() {
                         head.status = Status::Final;
                     }
-                    reason = self.named_reason(Some(node), &reply).or(reason);
+                    failed = later(failed, self.named_failure(Some(node), &reply));
                     if pending.replied(attempt, head, true) {
                         return if moved {
                             Err(NotWritten::Moved)
@@ -208,7 +218,7 @@ impl<B: Backend> Router<B> {
                 Ok(Err(NotSent::Body(error))) => return Err(NotWritten::Body(error)),
                 Ok(Err(NotSent::Failed(failure))) => {
                     self.drive.note_failure(node, failure.reason.clone());
-                    reason = Some(failure.reason);
+                    failed = later(failed, Some(node::Failure::unavailable(failure.reason)));
                     pending.failed(attempt, failure.kind);
                 }
                 Err(Some(refused)) => pending.todo.push_back(refused),
@@ -229,6 +239,29 @@ async fn cancelled(mailbox: &Mailbox, attempt: AttemptId) -> Option<Action> {
             Action::Cancel { attempt: of } if of == attempt => return None,
             action @ Action::Refuse { .. } => return Some(action),
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::node::FailureKind;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_for_good_is_told_whatever_others_report() {
+        let passing = || Some(node::Failure::unavailable("b: refused"));
+        let damaged =
+            || Some(node::Failure { kind: FailureKind::Damaged, reason: "a: checksum".to_owned() });
+        for (failed, next, told) in [
+            (None, None, None),
+            (None, passing(), passing()),
+            (passing(), None, passing()),
+            (passing(), damaged(), damaged()),
+            (damaged(), passing(), damaged()),
+        ] {
+            assert_eq!(later(failed, next), told);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! back end ([`Nodes`](super::nodes::Nodes)).
 
 use engine::gateway::{Failed, Head};
-use engine::node::HotDirectory;
+use engine::node::{FailureKind, HotDirectory};
 use engine::route::{LoadReport, NodeId};
 use ground::window::Nanos;
 
@@ -17,6 +17,8 @@ pub trait Reply: Send {
     fn is_whole(&self) -> bool;
     /// The reason that an error reply gives.
     fn reason(&self) -> Option<String>;
+    /// What kind of failure an error reply reports.
+    fn failure_kind(&self) -> FailureKind;
 }
 
 /// The body of a write.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::gateway::{self, Refusal};
 use engine::invariant::Invariants;
-use engine::node::Stages;
+use engine::node::{Failure, FailureKind, Stages};
 use ground::window::{self, Nanos, Outcome, QueueName, Window};
 use ground::{Etag, Key};
 use http::header::HeaderValue;
@@ -271,7 +271,17 @@ impl Gateway {
 
     /// The error of a refused request: the reason, and what to do.
     pub(super) fn error(&self, refused: Refused, key: &Key, patience: Nanos) -> Error {
-        let Refused { why, reason, tried } = refused;
+        let Refused { why, failure, tried } = refused;
+        let failure = match failure {
+            // Whoever is asked, it is the same origin.
+            Some(Failure { kind: FailureKind::Damaged, reason }) if why == Refusal::Unavailable => {
+                return Error::Damaged(reason);
+            }
+            Some(Failure { kind: FailureKind::Denied, reason }) if why == Refusal::Unavailable => {
+                return Error::Unreadable(reason);
+            }
+            other => other,
+        };
         let primary = || self.router.backend.roll.ring().replicas(key).iter().next();
         let mut what = match why {
             Refusal::Busy if !tried => format!(
@@ -298,9 +308,9 @@ impl Gateway {
                     .to_owned()
             }
         };
-        if let Some(reason) = reason {
+        if let Some(failure) = failure {
             what.push_str(" (");
-            what.push_str(&reason);
+            what.push_str(&failure.reason);
             what.push(')');
         }
         match why {

@@ -1,6 +1,7 @@
 //! A node's reply to a request for an object as the store's result: the status and the headers that a node's front writes,
 //! read back.
 
+use engine::node::FailureKind;
 use http::StatusCode;
 use http::header::{CONTENT_RANGE, HeaderMap};
 
@@ -42,6 +43,9 @@ pub fn error_of(reply: &NodeReply) -> Error {
     }
     match reply.status {
         StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge(reason()),
+        StatusCode::INSUFFICIENT_STORAGE if reply.failure_kind() == FailureKind::Denied => {
+            Error::Denied(reason())
+        }
         StatusCode::INSUFFICIENT_STORAGE => Error::Full(reason()),
         status if status.is_client_error() => Error::Invalid(reason()),
         // Of a write: a read is asked of another node.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::gateway::{Event, Settings};
+use engine::node;
 use engine::route::{NodeId, View};
 use ground::window::Nanos;
 use record::clock;
@@ -69,9 +70,17 @@ impl<B: Backend> Router<B> {
         node.map_or("the origin", |node| self.backend.name(node))
     }
 
-    /// The reason that a reply gives, with the name of its server.
-    pub(super) fn named_reason(&self, node: Option<NodeId>, reply: &B::Reply) -> Option<String> {
-        reply.reason().map(|reason| format!("{}: {reason}", self.name(node)))
+    /// The failure that a reply reports, with the name of its server.
+    pub(super) fn named_failure(
+        &self,
+        node: Option<NodeId>,
+        reply: &B::Reply,
+    ) -> Option<node::Failure> {
+        let kind = reply.failure_kind();
+        // A reply to HEAD has no body, so its header alone speaks.
+        let silent = || kind.is_final().then(|| "no repetition helps".to_owned());
+        let reason = reply.reason().or_else(silent)?;
+        Some(node::Failure { kind, reason: format!("{}: {reason}", self.name(node)) })
     }
 
     /// Pings servers, each in a task of its own.

@@ -35,7 +35,7 @@ use wire::lane::RequestRecord;
 pub use checks::{check_attributes, header_text, refuse_reserved};
 pub use error::Error;
 pub use found::{Body, FoundObject, noted};
-pub use problem::problem_of;
+pub use problem::{failure_kind, problem_of};
 pub use request::{DeleteRequest, Freshness, PutRequest, ReadRequest, WriteTerms};
 pub use target::{escaped, key_of};
 pub use version::Version;

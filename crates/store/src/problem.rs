@@ -1,11 +1,24 @@
 //! The HTTP reply of an [`Error`], as all fronts of HTTP give it.
 
+use engine::node::FailureKind;
 use http::StatusCode;
-use http::header::{HeaderValue, RETRY_AFTER};
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 
 use super::error::Error;
 use wire::headers;
 use wire::problem::Problem;
+
+const DENIED: &str = "denied";
+const DAMAGED: &str = "damaged";
+
+/// The kind of failure that the reply of another server reports in its headers; [`FailureKind::Unavailable`] if they say nothing.
+pub fn failure_kind(headers: &HeaderMap) -> FailureKind {
+    match headers.get(&headers::FAILURE).map(HeaderValue::as_bytes) {
+        Some(kind) if kind == DENIED.as_bytes() => FailureKind::Denied,
+        Some(kind) if kind == DAMAGED.as_bytes() => FailureKind::Damaged,
+        _ => FailureKind::Unavailable,
+    }
+}
 
 /// The status of an error's reply.
 fn status_of(error: &Error) -> StatusCode {
@@ -41,6 +54,32 @@ pub fn problem_of(error: &Error) -> Problem {
             Ok(queue) => problem.with(headers::BUSY.clone(), queue),
             Err(_) => problem,
         },
+        // A gateway that is told so does not call it passing.
+        Error::Unreadable(_) | Error::Denied(_) => {
+            problem.with(headers::FAILURE.clone(), HeaderValue::from_static(DENIED))
+        }
+        Error::Damaged(_) => {
+            problem.with(headers::FAILURE.clone(), HeaderValue::from_static(DAMAGED))
+        }
         _ => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_for_good_is_read_back_from_the_reply() {
+        for (error, kind) in [
+            (Error::Damaged(String::new()), FailureKind::Damaged),
+            (Error::Unreadable(String::new()), FailureKind::Denied),
+            (Error::Denied(String::new()), FailureKind::Denied),
+            (Error::Unavailable(String::new()), FailureKind::Unavailable),
+            (Error::Full(String::new()), FailureKind::Unavailable),
+        ] {
+            let headers = problem_of(&error).headers().iter().cloned().collect();
+            assert_eq!(failure_kind(&headers), kind, "{error:?}");
+        }
     }
 }

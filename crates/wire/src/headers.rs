@@ -53,6 +53,8 @@ pub static RESPONSE_PER_LENGTH_NS: HeaderName =
 pub static WARM: HeaderName = HeaderName::from_static("concertina-warm");
 /// Name of the full queue that refused the request.
 pub static BUSY: HeaderName = HeaderName::from_static("concertina-busy");
+/// On a reply that no repetition would better: what the origin has, `denied` or `damaged`.
+pub static FAILURE: HeaderName = HeaderName::from_static("concertina-failure");
 /// Duration of a lease, in nanoseconds.
 pub static TERM_NS: HeaderName = HeaderName::from_static("concertina-term-ns");
 /// Request for a part of a dataset: etag of the manifest that the gateway knows.

@@ -11,7 +11,7 @@ use configuration::Config;
 use serve::Server;
 use tempfile::TempDir;
 
-use crate::serve_client::{Client, Reply, bytes, free, until};
+use crate::serve_client::{Client, Reply, bytes, free, start, until};
 
 /// Members `a`, `b` … and what belongs to all processes of a cluster.
 fn cluster(folder: &Path, members: &[SocketAddr], more: &str) -> String {
@@ -50,7 +50,11 @@ struct Cluster {
 
 /// Three real nodes and a gateway.
 fn three(more: &str) -> Cluster {
-    let folder = tempfile::tempdir().unwrap();
+    three_on(tempfile::tempdir().unwrap(), more)
+}
+
+/// The same before an origin that may have objects.
+fn three_on(folder: TempDir, more: &str) -> Cluster {
     let members: Vec<SocketAddr> = (0..3).map(|_| free()).collect();
     let text = cluster(folder.path(), &members, more);
     let nodes = ["a", "b", "c"].map(|name| Some(node_of(folder.path(), &text, name)));
@@ -72,6 +76,33 @@ impl Cluster {
 fn status(gateway: &Server) -> serde_json::Value {
     let reply = Client::connect(gateway.address()).get("/admin/status");
     serde_json::from_slice(&reply.body).unwrap()
+}
+
+/// No repetition helps: a client that waits and asks again is told so, as by a node.
+#[test]
+fn a_damaged_object_is_said_to_be_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.put("/objects/small", &bytes(3, 5_000)).status, 200);
+    server.stop();
+    let name = format!("{:.2}", blake3::hash(b"small").to_hex());
+    let path = folder.path().join("origin").join(name).join("small");
+    let mut stored = std::fs::read(&path).unwrap();
+    stored[100] ^= 1;
+    std::fs::write(&path, &stored).unwrap();
+    let cluster = three_on(folder, "");
+    let mut client = cluster.client();
+    for method in ["GET", "HEAD"] {
+        let reply = client.send(method, "/objects/small", &[], None).unwrap();
+        assert_eq!((reply.status, reply.header("retry-after")), (502, None), "{method}: {reply:?}");
+    }
+    let reply = client.get("/objects/small");
+    assert!(reply.text().contains("checksum"), "{reply:?}");
+    // Another one is served as ever, by the same nodes.
+    assert_eq!(client.put("/objects/other", b"other").status, 200);
+    assert_eq!(client.get("/objects/other").body, b"other");
+    cluster.stop();
 }
 
 #[test]

@@ -41,6 +41,13 @@ pub enum FailureKind {
     Damaged,
 }
 
+impl FailureKind {
+    /// Whether a repetition of the request, by whichever server, fails as well.
+    pub fn is_final(self) -> bool {
+        matches!(self, FailureKind::Denied | FailureKind::Damaged)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -44,7 +44,11 @@ pub async fn read(
                 (StatusCode::RANGE_NOT_SATISFIABLE, version, Some(0), None)
             }
             Err(error @ (Error::NotFound | Error::PreconditionFailed(None))) => {
-                return Ok(missing(error));
+                return Ok(reply_of(&error, Outcome::Miss));
+            }
+            // A reply, as a node's: its header says that the origin has failed for good.
+            Err(error @ (Error::Damaged(_) | Error::Unreadable(_))) => {
+                return Ok(reply_of(&error, Outcome::Error));
             }
             Err(error) => return Err(broken(format!("the origin: {}", error.text()))),
         };
@@ -69,11 +73,12 @@ pub async fn read(
     Ok(NodeReply { node: None, status, headers, body })
 }
 
-/// The reply about an object that does not exist.
-fn missing(error: Error) -> NodeReply {
-    let (status, text): (StatusCode, Bytes) = problem_of(&error).plain();
-    let mut headers = HeaderMap::new();
-    headers.insert(headers::OUTCOME.clone(), HeaderValue::from_static(Outcome::Miss.as_str()));
+/// The reply that a node gives for an error.
+fn reply_of(error: &Error, outcome: Outcome) -> NodeReply {
+    let problem = problem_of(error);
+    let (status, text): (StatusCode, Bytes) = problem.plain();
+    let mut headers: HeaderMap = problem.headers().iter().cloned().collect();
+    headers.insert(headers::OUTCOME.clone(), HeaderValue::from_static(outcome.as_str()));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     NodeReply { node: None, status, headers, body: Body::Whole(text) }

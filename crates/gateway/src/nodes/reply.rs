@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use engine::gateway::{Head, Status};
+use engine::node::FailureKind;
 use engine::route::NodeId;
 use ground::window::Outcome;
 use http::StatusCode;
@@ -100,6 +101,10 @@ impl Reply for NodeReply {
 
     fn is_whole(&self) -> bool {
         matches!(self.body, Body::Whole(_))
+    }
+
+    fn failure_kind(&self) -> FailureKind {
+        store::failure_kind(&self.headers)
     }
 
     fn reason(&self) -> Option<String> {
