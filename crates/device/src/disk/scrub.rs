@@ -45,6 +45,8 @@ pub struct Task {
     segments: VecDeque<u64>,
     segment: u64,
     entries: VecDeque<Listed>,
+    /// Whether segments of the present pass were begun.
+    is_within_pass: bool,
     due: Instant,
 }
 
@@ -61,6 +63,7 @@ impl Task {
             segments: VecDeque::new(),
             segment: 0,
             entries: VecDeque::new(),
+            is_within_pass: false,
             due: Instant::now() + Duration::from_millis(10),
         }
     }
@@ -89,15 +92,25 @@ impl Task {
     }
 
     fn next_segment(&mut self) {
+        let segments = &self.device.segments;
         if let Some(segment) = self.segments.pop_front() {
             self.segment = segment;
-            self.entries = self.device.segments.entries(segment).into();
-            if self.segments.is_empty() {
-                self.device.scrubbed.passes.fetch_add(1, Ordering::Relaxed);
+            self.entries = segments.entries(segment).into();
+            self.is_within_pass = true;
+            // A sealed segment has at least one record.
+            if self.entries.is_empty() && segments.segment(segment).is_some() {
+                let name = segments.name();
+                warn!(
+                    "scrub: {name}: segment {segment} has no list that can be read; its records are passed over"
+                );
             }
             return;
         }
-        self.segments = self.device.segments.sealed().into();
+        // Here the records of the last segment have been read too.
+        if std::mem::take(&mut self.is_within_pass) {
+            self.device.scrubbed.passes.fetch_add(1, Ordering::Relaxed);
+        }
+        self.segments = segments.sealed().into();
         self.due = Instant::now() + REST.min(Duration::from_secs_f64(1e6 / self.bytes_per_s));
     }
 }
@@ -111,5 +124,55 @@ pub fn run(mut tasks: Vec<Task>, stop: &Stop, told: &EventSink) {
             return;
         }
         task.step(&mut buffer, told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use engine::Payload as _;
+    use engine::tier::{Location, record_bytes};
+    use ground::Key;
+    use origin::{Attributes, Metadata};
+
+    use super::super::device::Scrubbed;
+    use super::super::segments::Segments;
+    use super::*;
+    use crate::object::Object;
+
+    /// A pass ends with its last record, not where its last segment begins.
+    #[test]
+    fn a_pass_counts_when_all_of_its_records_have_been_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (segments, _) = Segments::open(&folder.path().join("device"), None).unwrap();
+        let metadata = Metadata {
+            size: 4,
+            etag: "0123456789abcdef0123456789abcdef".into(),
+            modified_unix_us: 0,
+            attributes: Attributes::default(),
+        };
+        let object = Object::new(&metadata, Bytes::from_static(b"data"));
+        let keys: Vec<Key> = (0..3).map(|number| Key::from(&[b'k', number][..])).collect();
+        let bytes = record_bytes(2, object.bytes(), object.stored_bytes());
+        for segment in 0..2 {
+            for (at, key) in (0..).zip(&keys) {
+                segments.append(Location::new(segment, at * bytes, bytes), key, &object).unwrap();
+            }
+            segments.seal(segment).unwrap();
+        }
+        let device = Arc::new(Device::new(segments, None));
+        let mut task = Task::new(0, device.clone(), 1e9);
+        let damaged: EventSink = Arc::new(|_, event| panic!("{event:?}"));
+        let read = |task: &mut Task| {
+            task.step(&mut Buffer::default(), &damaged);
+            let Scrubbed { bytes, passes } = &device.scrubbed;
+            (bytes.load(Ordering::Relaxed), passes.load(Ordering::Relaxed))
+        };
+        let mut ended = vec![read(&mut task)];
+        while ended.last().is_some_and(|(_, passes)| *passes == 0) {
+            assert!(ended.len() < 20, "{ended:?}");
+            ended.push(read(&mut task));
+        }
+        assert_eq!(ended.last(), Some(&(6 * bytes, 1)), "{ended:?}");
     }
 }

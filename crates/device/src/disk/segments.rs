@@ -207,6 +207,11 @@ impl Segments {
         }
     }
 
+    /// The name of the device, for messages.
+    pub fn name(&self) -> String {
+        self.place.name()
+    }
+
     /// The sealed segments, in ascending order.
     pub fn sealed(&self) -> Vec<u64> {
         let head = lock(&self.head).as_ref().map(|head| head.number);
