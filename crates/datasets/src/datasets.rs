@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shard::query::Limits;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
-use tokio::task::{Id, JoinSet};
+use tokio::task::{Id, JoinHandle, JoinSet};
 use tracing::{info, warn};
 
 use super::complaints::Complaints;
@@ -107,10 +107,11 @@ pub struct Datasets {
     pub(super) complaints: Complaints,
 }
 
-/// The running threads and task of a [`Datasets`].
+/// The running threads and tasks of a [`Datasets`].
 pub struct Running {
     layers: layers::Running,
-    refreshing: Option<tokio::task::JoinHandle<()>>,
+    /// The comparison with the origin, and the upkeep of local copies; none without a runtime.
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Datasets {
@@ -235,12 +236,14 @@ impl Datasets {
     /// If a thread cannot be started.
     pub fn start(self: &Arc<Datasets>, runtime: Option<&Handle>) -> Result<Running> {
         let datasets = self.clone();
-        let refreshing = runtime.map(|runtime| {
-            runtime.spawn(datasets.clone().keep_copies());
-            runtime.spawn(datasets.keep_current())
+        let layers = self.layers.start(move || datasets.all())?;
+        let tasks = runtime.map_or_else(Vec::new, |runtime| {
+            vec![
+                runtime.spawn(self.clone().keep_copies()),
+                runtime.spawn(self.clone().keep_current()),
+            ]
         });
-        let datasets = self.clone();
-        Ok(Running { layers: self.layers.start(move || datasets.all())?, refreshing })
+        Ok(Running { layers, tasks })
     }
 
     /// Begins the record of a request for the dataset `name`.
@@ -450,10 +453,10 @@ impl Datasets {
 }
 
 impl Running {
-    /// Stops the threads and the task.
+    /// Stops the threads and the tasks. Tasks end first: they hand copies to the layers.
     pub fn stop(self) {
-        if let Some(refreshing) = self.refreshing {
-            refreshing.abort();
+        for task in &self.tasks {
+            task.abort();
         }
         self.layers.stop();
     }
