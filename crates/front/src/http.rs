@@ -24,12 +24,12 @@ pub use authorization::{admit, authorize};
 use wire::body::ReplyBody;
 use wire::connections::{Activity, Seat};
 use wire::framing;
-use wire::framing::Refusal;
 use wire::inherited;
 use wire::lane::ThreadRecorder;
 use wire::limits::{Client, Limits, Unproven};
 use wire::pace::Pace;
 use wire::problem::Problem;
+use wire::refusal;
 use wire::refusal::Phase;
 
 /// How long a connection past the limits may take to send its head.
@@ -52,11 +52,6 @@ pub trait Service: Quick + Deref<Target = Front> {
         Client::from_address(from)
     }
 
-    /// The reply to a request that breaks a rule of HTTP.
-    fn refuse(&self, refusal: Refusal) -> Response<ReplyBody> {
-        Problem::new(refusal.status, refusal.text).response()
-    }
-
     /// The reply to a client that has had too much, with the seconds after which it may come again.
     fn slow_down(&self, wait_s: u64) -> Response<ReplyBody> {
         let what = format!(
@@ -69,9 +64,11 @@ pub trait Service: Quick + Deref<Target = Front> {
 }
 
 impl<S: Service> Protocol for S {
-    const TOO_MANY: &'static [u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-        content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
-        {\"error\":\"too many connections\"}";
+    fn too_many() -> Vec<u8> {
+        let mut reply = S::refused(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        refusal::written(&reply)
+    }
 
     async fn connection(
         self: Arc<S>,
@@ -120,17 +117,17 @@ async fn admitted<S: Service>(
 ) -> Response<ReplyBody> {
     let framed = framing::check(request.version(), request.headers());
     if let Err(refusal) = framed.and_then(|()| framing::check_target(request.uri())) {
-        let mut response = shared.refuse(refusal);
+        let mut response = refused::<S>(refusal.status, refusal.text);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
     let max = shared.config.serve.header_bytes_max.0 as usize;
     let bytes = head_bytes(&request);
     if bytes > max {
-        return head_too_long(bytes, max).response();
+        return head_too_long::<S>(bytes, max);
     }
     if seat == Seat::Spare && !is_administration(request.uri().path()) {
-        return too_many(shared).response();
+        return too_many(shared);
     }
     let limits = shared.limits.get().filter(|_| !is_health(request.uri().path()));
     match limits.zip(from) {
@@ -157,7 +154,7 @@ async fn limited<S: Service>(
     if limits.counts_bytes() && received.exact().is_none() {
         let what =
             "send Content-Length: the bytes of a client are limited (serve.client_bytes_per_s)";
-        return Problem::new(StatusCode::LENGTH_REQUIRED, what).response();
+        return refused::<S>(StatusCode::LENGTH_REQUIRED, what);
     }
     let has_body = matches!(*request.method(), Method::PUT | Method::POST);
     let mut response = shared.answer(lane, request).await;
@@ -187,11 +184,16 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
     line + fields.sum::<usize>() + 2
 }
 
-fn head_too_long(bytes: usize, max: usize) -> Problem {
+/// The reply to a request that its service is not to have.
+pub fn refused<S: Quick>(status: StatusCode, text: &str) -> Response<ReplyBody> {
+    S::refused(status, text).map(|body| ReplyBody::bytes(body, None))
+}
+
+fn head_too_long<S: Quick>(bytes: usize, max: usize) -> Response<ReplyBody> {
     let what = format!(
         "the request's head has {bytes} bytes; serve.header_bytes_max allows {max}: send less, or raise it"
     );
-    Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &what)
+    refused::<S>(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &what)
 }
 
 /// Whether a path is one that needs no token.
@@ -206,7 +208,7 @@ fn is_administration(path: &str) -> bool {
 }
 
 /// The reply where the limits of connections are reached.
-fn too_many(front: &Front) -> Problem {
+fn too_many<S: Service>(front: &Arc<S>) -> Response<ReplyBody> {
     let (asked, max) = (front.config.serve.connections_max, front.connections.max());
     let files = match max < asked as usize {
         true => format!(", of which the limit of open files allows {max}"),
@@ -216,8 +218,9 @@ fn too_many(front: &Front) -> Problem {
         "too many connections: serve.connections_max is {asked}{files}, and serve.connections_per_address_max \
          holds for each client; close some, or raise it"
     );
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
-        .with(RETRY_AFTER, HeaderValue::from_static("1"))
+    let mut response = refused::<S>(StatusCode::SERVICE_UNAVAILABLE, &what);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// What hyper calls on one connection.

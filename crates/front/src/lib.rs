@@ -156,7 +156,7 @@ impl Front {
 /// What a server says on its connections.
 pub trait Protocol: Deref<Target = Front> + Send + Sync + 'static {
     /// The bytes that a client receives whose connection is one too many.
-    const TOO_MANY: &'static [u8];
+    fn too_many() -> Vec<u8>;
 
     /// Serves one connection until it closes, or until `stop` turns true and no request is in flight.
     fn connection(
@@ -408,7 +408,7 @@ async fn place<P: Protocol>(
 ) {
     let from = from.ip().to_canonical();
     let Some(place) = shared.connections.place(from, &shared.config.serve).await else {
-        return refuse(&stream, P::TOO_MANY);
+        return refuse(&stream, &P::too_many());
     };
     let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
     let Some(worker) = least else { return };

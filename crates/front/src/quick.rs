@@ -15,11 +15,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use ground::window::Nanos;
 use http::header::HeaderMap;
+use http::{Response, StatusCode};
 
 use wire::head::Line;
 use wire::lane::Passed;
 use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::limits::{Client, Limits};
+use wire::problem;
 use wire::traces::TraceParent;
 
 /// What the headers of a plain read say.
@@ -47,6 +49,11 @@ pub struct Signed<'a> {
 pub trait Quick: Send + Sync + 'static {
     /// A plain read that waits for another process.
     type Flight: Flight;
+
+    /// The reply to a request that is refused before its service has it, in the form of the protocol's errors.
+    fn refused(status: StatusCode, text: &str) -> Response<Bytes> {
+        problem::in_json(status, text)
+    }
 
     /// Judges the headers of a plain read: `None` if the request must go the usual way, as when it is
     /// to be refused.

@@ -78,7 +78,9 @@ impl Deref for Memcached {
 }
 
 impl Protocol for Memcached {
-    const TOO_MANY: &'static [u8] = b"SERVER_ERROR too many open connections\r\n";
+    fn too_many() -> Vec<u8> {
+        b"SERVER_ERROR too many open connections\r\n".to_vec()
+    }
 
     async fn connection(
         self: Arc<Self>,
@@ -88,7 +90,7 @@ impl Protocol for Memcached {
         stop: watch::Receiver<bool>,
     ) {
         if activity.seat() == Seat::Spare {
-            let _ = timeout(Duration::from_secs(1), stream.write_all(Memcached::TOO_MANY)).await;
+            let _ = timeout(Duration::from_secs(1), stream.write_all(&Memcached::too_many())).await;
             return;
         }
         let _ = stream.set_nodelay(true);

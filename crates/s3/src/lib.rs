@@ -40,6 +40,7 @@ mod payload;
 mod puts;
 mod query;
 mod query_headers;
+mod refused;
 mod removals;
 mod repeated;
 mod request_id;
@@ -64,7 +65,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use ground::Key;
 use ground::window::{Operation, Outcome};
-use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use origin::KEY_BYTES_MAX;
@@ -87,21 +88,16 @@ use inner::{Bucket, Inner};
 use keys::{Files, Keys};
 use objects::Ready;
 use payload::{Differs, Hashed};
-use request_id::RequestId;
+use request_id::{REQUEST_ID, RequestId};
 use store::Store;
 use timed::Timed;
 use wire::body::{Budget, ReplyBody};
 use wire::date::add_date;
-use wire::framing::Refusal;
 use wire::head::Line;
 use wire::lane::Passed;
 use wire::lane::ThreadRecorder;
 use wire::limits::{Client, Limits, Unproven};
 use wire::pace::Pace;
-use wire::problem::Problem;
-
-/// The header with the id of a request.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// Operations, as `s3s` calls them.
 #[derive(Clone)]
@@ -261,6 +257,10 @@ pub struct Allowed(Key);
 impl Quick for S3 {
     type Flight = Never<Allowed>;
 
+    fn refused(status: StatusCode, text: &str) -> Response<Bytes> {
+        refused::reply(status, text)
+    }
+
     fn ends(&self) -> bool {
         self.is_stopping()
     }
@@ -365,10 +365,11 @@ impl S3 {
             Ok(()) => self.call(lane, request, &known).await,
             Err(refused) => refused.to_http_response().ok(),
         };
-        let mut response = match answered {
-            Some(answered) => response_of(answered, request_id),
-            None => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no reply").response(),
+        let answered = match answered {
+            Some(answered) => answered,
+            None => S3Error::new(S3ErrorCode::InternalError).to_http_response().unwrap_or_default(),
         };
+        let mut response = response_of(answered, request_id);
         if !known.is_set() {
             response.extensions_mut().insert(Unproven);
         }
@@ -413,27 +414,9 @@ impl Service for S3 {
         }
     }
 
-    fn refuse(&self, refusal: Refusal) -> Response<ReplyBody> {
-        let code = match refusal.status {
-            StatusCode::NOT_IMPLEMENTED => S3ErrorCode::NotImplemented,
-            StatusCode::PAYLOAD_TOO_LARGE => S3ErrorCode::EntityTooLarge,
-            _ => S3ErrorCode::InvalidRequest,
-        };
-        let mut error = S3Error::with_message(code, refusal.text);
-        error.set_status_code(refusal.status);
-        match error.to_http_response() {
-            Ok(reply) => response_of(reply, RequestId::draw()),
-            Err(_) => Problem::new(refusal.status, refusal.text).response(),
-        }
-    }
-
     fn slow_down(&self, wait_s: u64) -> Response<ReplyBody> {
         let what = format!("too many requests or bytes of one client: come again in {wait_s} s");
-        let reply = S3Error::with_message(S3ErrorCode::SlowDown, what).to_http_response();
-        let mut reply = match reply {
-            Ok(reply) => response_of(reply, RequestId::draw()),
-            Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "slow down").response(),
-        };
+        let mut reply = web::refused::<S3>(StatusCode::SERVICE_UNAVAILABLE, &what);
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_s));
         reply
     }

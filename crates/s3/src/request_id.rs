@@ -3,7 +3,10 @@
 
 use std::cell::Cell;
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
+
+/// The header with the id of a request.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// What is added for each request: odd, so that a thread repeats no id, and without a pattern in the digits (2⁶⁴ over the golden
 /// ratio, as in SplitMix64).

@@ -107,6 +107,15 @@ impl Problem {
     }
 }
 
+/// A status and its reason in JSON: how HTTP's clients are told of an error.
+pub fn in_json(status: StatusCode, what: &str) -> Response<Bytes> {
+    let (status, body) = Problem::new(status, what).plain();
+    let mut reply = Response::new(body);
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
 /// A reply, or the error that is replied in its place.
 pub type HttpResult = Result<Response<ReplyBody>, Problem>;
 

@@ -2,14 +2,15 @@
 //!
 //! A request whose head hyper cannot read never reaches a service: hyper writes a head without a body (400, 414, 431)
 //! and closes. It has no hook for that, so what it writes while no reply of ours is under way is looked at, and a reply
-//! with the JSON body of our other errors is sent instead.
+//! in the form of the protocol's other errors is sent instead ([`Wording`]).
 
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use bytes::Bytes;
 use ground::window::Nanos;
-use http::StatusCode;
+use http::{Response, StatusCode};
 use record::clock;
 
 use crate::connections::Activity;
@@ -21,15 +22,22 @@ pub const MALFORMED: Refusal = Refusal {
     text: "the request is not HTTP/1.1: its first line or a header is malformed",
 };
 
-/// The reply to a request that is refused, after which the connection ends.
-pub fn reply(refusal: &Refusal) -> Vec<u8> {
-    let body = format!("{{\"error\":\"{}\"}}", refusal.text);
-    format!(
-        "HTTP/1.1 {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        refusal.status,
-        body.len()
-    )
-    .into_bytes()
+/// How a protocol words the refusal of a request that reaches no service of its own: the reply to a status and a reason.
+pub type Wording = fn(StatusCode, &str) -> Response<Bytes>;
+
+/// The bytes of a reply after which the connection ends.
+pub fn written(reply: &Response<Bytes>) -> Vec<u8> {
+    let mut bytes = format!("HTTP/1.1 {}\r\n", reply.status()).into_bytes();
+    for (name, value) in reply.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    let length = reply.body().len();
+    let end = format!("content-length: {length}\r\nconnection: close\r\n\r\n");
+    bytes.extend_from_slice(end.as_bytes());
+    bytes.extend_from_slice(reply.body());
+    bytes
 }
 
 /// Whether what is written on a connection may be a reply of ours.
@@ -115,27 +123,26 @@ impl Phase {
         self.passed.store(at, Ordering::Relaxed);
     }
 
-    /// What to send instead of these buffers, if they are a refusal of hyper's.
-    pub fn instead(&self, buffers: &[IoSlice<'_>]) -> Option<Vec<u8>> {
+    /// The refusal to send instead of these buffers, if they are one of hyper's.
+    pub fn instead(&self, buffers: &[IoSlice<'_>]) -> Option<Refusal> {
         if self.replying.load(Ordering::Relaxed) {
             return None;
         }
         let bytes: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.iter().copied()).collect();
         let line = bytes.strip_prefix(b"HTTP/1.1 ")?;
-        let refusal = match line.first_chunk::<3>()? {
-            b"400" => MALFORMED,
-            b"414" => Refusal {
+        match line.first_chunk::<3>()? {
+            b"400" => Some(MALFORMED),
+            b"414" => Some(Refusal {
                 status: StatusCode::URI_TOO_LONG,
                 text: "the address is too long; a key has at most 1024 bytes",
-            },
-            b"431" => Refusal {
+            }),
+            b"431" => Some(Refusal {
                 status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 text: "the request's head is longer than serve.header_bytes_max, or has more than 1,024 headers: \
                        send less, or raise the limit",
-            },
-            _ => return None,
-        };
-        Some(reply(&refusal))
+            }),
+            _ => None,
+        }
     }
 }
 
@@ -148,6 +155,7 @@ impl Drop for Replying {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::in_json;
 
     #[test]
     fn only_what_no_request_of_ours_led_to_is_rewritten() {
@@ -157,7 +165,8 @@ mod tests {
             b"content-length: 0\r\n\r\n",
         ];
         let buffers = refusal.map(IoSlice::new);
-        let instead = String::from_utf8(phase.instead(&buffers).unwrap()).unwrap();
+        let instead = phase.instead(&buffers).unwrap();
+        let instead = String::from_utf8(written(&in_json(instead.status, instead.text))).unwrap();
         assert!(
             instead.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type")
         );

@@ -344,9 +344,60 @@ fn the_s3_front_keeps_to_the_rules() {
     let front = crate::serve_s3::Front::start(&[]);
     judged(front.address.parse().unwrap());
     conforms(front.address.parse().unwrap());
+    worded(front.address.parse().unwrap());
     let at = front.http.parse().unwrap();
     assert_eq!(Client::connect(at).put("/objects/kept", b"kept").status, 200);
     judged(at);
+}
+
+/// Requests that are refused before they are S3's are told so in XML, as S3's clients read errors.
+fn worded(at: SocketAddr) {
+    let long = "y".repeat(200_000);
+    let many = (0..2000).map(|n| format!("x{n}: y\r\n")).collect::<String>();
+    let rows = [
+        ("GET /objects/kept HTTP/1.1\r\n\r\n".to_owned(), "InvalidRequest"),
+        ("GET /objects/kept HTTP/9.9\r\nhost: x\r\n\r\n".to_owned(), "InvalidRequest"),
+        ("GET /objects/kept HTTP/1.1\r\nhost: x\r\nx\r\n\r\n".to_owned(), "InvalidRequest"),
+        (
+            "PUT /objects/a HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n"
+                .to_owned(),
+            "InvalidRequest",
+        ),
+        (
+            "PUT /objects/a HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999\r\n\r\n".to_owned(),
+            "EntityTooLarge",
+        ),
+        (
+            format!("GET /objects/{long} HTTP/1.1\r\nhost: x\r\n\r\n"),
+            "RequestHeaderSectionTooLarge",
+        ),
+        (format!("GET /objects/kept HTTP/1.1\r\nhost: x\r\n{many}\r\n"), "RequestHeaderSectionTooLarge"),
+    ];
+    for (bytes, code) in rows {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(bytes.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_default();
+        let about = format!("{}: {reply}", &bytes[..bytes.len().min(60)]);
+        assert!(body.contains(&format!("<Error><Code>{code}</Code>")), "{about}");
+        assert!(head.contains("content-type: application/xml"), "{about}");
+        let id = head.split_once("x-amz-request-id: ").unwrap().1.split("\r\n").next().unwrap();
+        assert!(body.contains(&format!("<RequestId>{id}</RequestId>")), "{about}");
+    }
+}
+
+/// A connection past the limits is refused in XML too.
+#[test]
+fn a_connection_too_many_at_the_s3_front_reads_xml() {
+    let front = crate::serve_s3::Front::start(&["serve.connections_per_address_max=1"]);
+    let at: SocketAddr = front.address.parse().unwrap();
+    let mut kept = Client::connect(at);
+    assert_eq!(kept.get("/healthz").status, 200);
+    let refused = Client::connect(at).get("/objects/a");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert!(refused.text().contains("<Error><Code>SlowDown</Code>"), "{}", refused.text());
 }
 
 /// memcached's protocol reaches the same objects.

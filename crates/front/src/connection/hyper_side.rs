@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
-use wire::refusal::Phase;
+use wire::refusal::{Phase, Wording, written};
 
 use crate::socket::Socket;
 
@@ -41,6 +41,8 @@ pub(super) struct Link {
     /// Bytes received that nobody has looked at, or the beginning of a head.
     pub(super) held: Vec<u8>,
     pub(super) phase: Arc<Phase>,
+    /// How the protocol words a refusal of hyper's.
+    wording: Wording,
     /// What is being sent instead of what hyper wrote, and how much of it is sent.
     instead: Option<(Vec<u8>, usize)>,
     /// When the client that has ended its side is taken for one that has left.
@@ -50,9 +52,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(socket: Socket, turn: Turn, phase: Arc<Phase>) -> Link {
+    pub(super) fn new(socket: Socket, turn: Turn, phase: Arc<Phase>, wording: Wording) -> Link {
         let (held, instead, left_at, has_begun) = (Vec::new(), None, None, false);
-        Link { socket, turn, held, phase, instead, left_at, has_begun }
+        Link { socket, turn, held, phase, wording, instead, left_at, has_begun }
     }
 
     /// Whether hyper's request is over, so that the connection looks at the next one.
@@ -195,7 +197,8 @@ impl Link {
     ) -> Poll<io::Result<usize>> {
         self.has_begun = true;
         if self.instead.is_none() {
-            self.instead = self.phase.instead(buffers).map(|bytes| (bytes, 0));
+            let refusal = self.phase.instead(buffers);
+            self.instead = refusal.map(|it| (written(&(self.wording)(it.status, it.text)), 0));
         }
         while let Some((bytes, sent)) = &mut self.instead {
             let Some(left) = bytes.get(*sent..).filter(|left| !left.is_empty()) else {

@@ -102,7 +102,7 @@ where
             phase.hand();
         }
         let reads = PlainReads::new(server, lane, slot, terms.head_bytes_max, terms.from);
-        let link = Link::new(Socket::new(stream, terms.pace), turn, phase);
+        let link = Link::new(Socket::new(stream, terms.pace), turn, phase, S::refused);
         Connection {
             link: Arc::new(Mutex::new(link)),
             reads,

@@ -263,7 +263,7 @@ impl<S: Quick> PlainReads<S> {
 
     /// Answers a request that breaks a rule of HTTP. hyper would choose one of its ends, or take it.
     fn refuse(&mut self, refusal: Refusal) -> Next {
-        let head = refusal::reply(&refusal);
+        let head = refusal::written(&S::refused(refusal.status, refusal.text));
         self.rest = Some(UnsentReply {
             head,
             head_sent: 0,
