@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::Request;
 use http::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, TRANSFER_ENCODING,
 };
+use http::{Method, Request};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -111,6 +111,14 @@ fn level_of(operation: &str) -> Option<Level> {
 /// The error of a scope that does not suffice.
 pub fn denied() -> S3Error {
     S3Error::with_message(S3ErrorCode::AccessDenied, "the access key does not allow this here")
+}
+
+/// Whether a request would change something in a bucket, and the access key that it names may only read there. `s3s` answers an
+/// operation that it does not know before it asks what the key may.
+pub fn is_denied_write<B>(keys: &Keys, bucket: &str, request: &Request<B>) -> bool {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let key = claimed(request).and_then(|id| keys.get(id));
+    !reads && key.is_some_and(|key| !key.allows(bucket, Level::Write))
 }
 
 #[async_trait::async_trait]
@@ -296,8 +304,6 @@ pub fn supported() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
-
     use super::*;
 
     #[test]

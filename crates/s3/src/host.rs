@@ -1,5 +1,6 @@
 //! Buckets in the name of the host: `photos.s3.example.com/cat.jpg` is `photos/cat.jpg` where `s3.domain` is `s3.example.com`.
 
+use http::Request;
 use http::header::{HOST, HeaderMap};
 use s3s::host::{S3Host, VirtualHost};
 use s3s::{S3Error, S3ErrorCode, S3Result};
@@ -60,6 +61,15 @@ impl Domain {
     pub fn is_in_path(&self, headers: &HeaderMap) -> bool {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         host.is_none_or(|host| matches!(self.bucket_of(host), Ok(None)))
+    }
+}
+
+impl Domain {
+    /// The bucket that a request names, in its host or its path; empty for none.
+    pub fn bucket_in<'a, B>(&'a self, request: &'a Request<B>) -> &'a str {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        let in_host = host.and_then(|host| self.bucket_of(host).ok().flatten());
+        in_host.or_else(|| request.uri().path().split('/').nth(1)).unwrap_or("")
     }
 }
 

@@ -352,6 +352,8 @@ impl S3 {
             return self.inner.put_plain(lane, key, &id, request).await;
         }
         let known = Authenticated::default();
+        let is_denied =
+            guard::is_denied_write(keys, self.inner.domain.bucket_in(&request), &request);
         let query = request.uri().query().map(str::to_owned);
         let checked =
             checked.and_then(|()| query_headers::apply(query.as_deref(), request.headers_mut()));
@@ -368,6 +370,11 @@ impl S3 {
         let answered = match answered {
             Some(answered) => answered,
             None => S3Error::new(S3ErrorCode::InternalError).to_http_response().unwrap_or_default(),
+        };
+        let is_unjudged = answered.status() == StatusCode::NOT_IMPLEMENTED && !known.is_set();
+        let answered = match is_denied && is_unjudged {
+            true => guard::denied().to_http_response().unwrap_or_default(),
+            false => answered,
         };
         let mut response = response_of(answered, request_id);
         if !known.is_set() {

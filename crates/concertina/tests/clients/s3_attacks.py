@@ -229,6 +229,19 @@ for method, path, query in [
     ("GET", "/objects", {"uploads": ""}), ("GET", "/objects", {"acl": ""}), ("DELETE", "/objects", {}),
 ]:
     check(f"a reader's {method} {path} {query}", Request(method, path, "reader", query=query).signed(), 403)
+# Of operations that there are not, a reader learns no more than that it may not.
+for method, path, query, headers in [
+    ("POST", "/objects", {"metadataConfiguration": ""}, {}),
+    ("POST", "/objects/kept", {"unknown": ""}, {}),
+    ("PATCH", "/objects/kept", {}, {}),
+    ("PUT", "/objects/kept", {}, {"content_type": "multipart/form-data; boundary=x"}),
+    ("PATCH", "/photos/kept", {}, {}),
+]:
+    request = Request(method, path, "reader", query=query, **headers).signed()
+    check(f"a reader's {method} {path} {query}", request, 403)
+    if path.startswith("/objects"):
+        request = Request(method, path, "admin", query=query, **headers).signed()
+        check(f"an administrator's {method} {path} {query}", request, 501)
 check("a writer writes", Request("PUT", "/photos/new", "writer", b"x").signed(), 200)
 check("a writer elsewhere", Request("PUT", "/objects/new", "writer", b"x").signed(), 403)
 check("a writer reads elsewhere", Request("GET", "/objects/kept", "writer").signed(), 403)
