@@ -359,8 +359,7 @@ impl S3 {
             checked.and_then(|()| query_headers::apply(query.as_deref(), request.headers_mut()));
         date_header::apply(request.headers_mut());
         if checked.is_ok() {
-            let (method, uri) = (request.method().clone(), request.uri().clone());
-            misread::apply(keys, &method, &uri, request.headers_mut());
+            misread::apply(keys, &mut request);
         }
         let checked = checked.and_then(|()| payload::check(&request));
         let answered = match checked {

@@ -182,11 +182,11 @@ fn is_name_of(method: &Method, pair: &str) -> bool {
     }
 }
 
-/// Whether a scope is one of S3's on a day.
+/// Whether a scope is one of S3's on a day. Regions of other stores have more than AWS's letters: `RegionOne`, the name of a host.
 fn is_scope(scope: &str, of: &str) -> Option<bool> {
     let (day, rest) = scope.split_once('/')?;
     let (region, rest) = rest.split_once('/')?;
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let named = !region.is_empty() && region.bytes().all(word);
     Some(day == of && rest == "s3/aws4_request" && named)
 }

@@ -43,6 +43,16 @@ impl s3s::S3 for Probe {
 
 /// A PUT of nothing that a client signed which folds these blanks.
 fn signed(disposition: &str, meta: &str, is_blank: fn(char) -> bool) -> Request<s3s::Body> {
+    signed_for("us-east-1", disposition, meta, is_blank)
+}
+
+/// The same for a region.
+fn signed_for(
+    region: &str,
+    disposition: &str,
+    meta: &str,
+    is_blank: fn(char) -> bool,
+) -> Request<s3s::Body> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let now = chrono::DateTime::from_timestamp(now.as_secs() as i64, 0).unwrap();
     let date = now.format("%Y%m%dT%H%M%SZ").to_string();
@@ -61,7 +71,7 @@ fn signed(disposition: &str, meta: &str, is_blank: fn(char) -> bool) -> Request<
     }
     canonical += &format!("\n{NAMES}\n{payload}");
     let hash = hex::encode(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
-    let scope = format!("{}/us-east-1/s3/aws4_request", &date[..8]);
+    let scope = format!("{}/{region}/s3/aws4_request", &date[..8]);
     let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{hash}");
     let tag = hmac::sign(&signing_key(SECRET, &scope).unwrap(), text.as_bytes());
     let value = format!(
@@ -79,11 +89,10 @@ fn reply_of(request: Request<s3s::Body>, is_applied: bool) -> (u16, Vec<String>)
     let mut builder = S3ServiceBuilder::new(probe.clone());
     builder.set_auth(Guard(keys.clone()));
     builder.set_access(Guard(keys.clone()));
-    let (mut parts, body) = request.into_parts();
+    let mut request = request;
     if is_applied {
-        apply(&keys, &parts.method, &parts.uri, &mut parts.headers);
+        apply(&keys, &mut request);
     }
-    let request = Request::from_parts(parts, body);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let reply = runtime.block_on(builder.build().call(request)).unwrap();
     let kept = probe.0.lock().unwrap();
@@ -141,12 +150,51 @@ fn signed_chunks_and_plain_requests_are_left_alone() {
     for (meta, payload) in
         [("a b", None), ("a\u{3000}b", Some("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"))]
     {
-        let (mut parts, _) = signed("inline", meta, BLANKS[0]).into_parts();
+        let mut request = signed("inline", meta, BLANKS[0]);
         if let Some(payload) = payload {
-            parts.headers.insert("x-amz-content-sha256", HeaderValue::from_static(payload));
+            let payload = HeaderValue::from_static(payload);
+            request.headers_mut().insert("x-amz-content-sha256", payload);
         }
-        let before = parts.headers.clone();
-        apply(&keys, &parts.method, &parts.uri, &mut parts.headers);
-        assert_eq!(parts.headers, before);
+        let before = request.headers().clone();
+        apply(&keys, &mut request);
+        assert_eq!(*request.headers(), before);
     }
+}
+
+/// The URL of a PUT that is signed for a region.
+fn signed_url(region: &str, more: &str) -> Request<s3s::Body> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = chrono::DateTime::from_timestamp(now.as_secs() as i64, 0).unwrap();
+    let date = now.format("%Y%m%dT%H%M%SZ").to_string();
+    let scope = format!("{}/{region}/s3/aws4_request", &date[..8]);
+    let query = format!(
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AK%2F{}&X-Amz-Date={date}&X-Amz-Expires=60\
+         &X-Amz-SignedHeaders=host&x-id=PutObject",
+        scope.replace('/', "%2F")
+    );
+    let canonical =
+        format!("PUT\n/bucket/k%20%C3%BC\n{query}\nhost:localhost\n\nhost\nUNSIGNED-PAYLOAD");
+    let hash = hex::encode(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
+    let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{hash}");
+    let tag = hmac::sign(&signing_key(SECRET, &scope).unwrap(), text.as_bytes());
+    let signature = hex::encode(tag.as_ref());
+    let uri = format!("/bucket/k%20%C3%BC?{query}&X-Amz-Signature={signature}{more}");
+    let request = Request::put(uri).header("host", "localhost").header("content-length", "0");
+    request.body(s3s::Body::empty()).unwrap()
+}
+
+/// Ceph and OpenStack call theirs `RegionOne`, and git-annex signs for the name of the store's host.
+#[test]
+fn any_region_is_taken() {
+    for region in ["us-east-1", "RegionOne", "s3.example.com", "my_region", "EU", "127.0.0.1"] {
+        let found = reply_of(signed_for(region, "inline", "a", BLANKS[0]), true);
+        assert_eq!(found.0, 200, "{region}");
+        assert_eq!(reply_of(signed_url(region, ""), true).0, 200, "the URL for {region}");
+        let mut request = signed_for(region, "inline", "a", BLANKS[0]);
+        request.headers_mut().insert("x-amz-meta-a", HeaderValue::from_static("b"));
+        assert_eq!(reply_of(request, true).0, 403, "{region}");
+        assert_eq!(reply_of(signed_url(region, "&acl"), true).0, 403, "the URL for {region}");
+    }
+    assert_eq!(reply_of(signed_for("RegionOne", "inline", "a", BLANKS[0]), false).0, 400);
+    assert_eq!(reply_of(signed_url("RegionOne", ""), false).0, 400);
 }

@@ -259,6 +259,22 @@ proptest::proptest! {
 }
 
 #[test]
+fn a_scope_is_of_a_day_and_of_any_region() {
+    for (scope, expected) in [
+        ("20130524/us-east-1/s3/aws4_request", true),
+        ("20130524/RegionOne/s3/aws4_request", true),
+        ("20130524/s3.example.com/s3/aws4_request", true),
+        ("20130524/my_region/s3/aws4_request", true),
+        ("20130525/us-east-1/s3/aws4_request", false),
+        ("20130524//s3/aws4_request", false),
+        ("20130524/us east/s3/aws4_request", false),
+        ("20130524/us-east-1/sts/aws4_request", false),
+    ] {
+        assert_eq!(is_scope(scope, "20130524"), Some(expected), "{scope}");
+    }
+}
+
+#[test]
 fn times_are_those_of_the_calendar() {
     for (date, seconds) in [
         ("19700101T000000Z", Some(0)),
