@@ -43,6 +43,7 @@ pub fn error_of(reply: &NodeReply) -> Error {
     }
     match reply.status {
         StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge(reason()),
+        StatusCode::CONFLICT => Error::Conflict(reason()),
         StatusCode::INSUFFICIENT_STORAGE if reply.failure_kind() == FailureKind::Denied => {
             Error::Denied(reason())
         }

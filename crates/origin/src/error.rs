@@ -40,6 +40,9 @@ pub enum Error {
     /// The origin does not support such an object; retrying is useless.
     #[error("the origin cannot store this object: {0}")]
     Refused(String),
+    /// The origin cannot keep the object beside one of another key that is there; retrying is useless while it is.
+    #[error("{0}")]
+    Conflict(String),
     /// What is there is not the origin that was opened: it vanished, or another is in its place. What it
     /// does not hold is not known to be absent.
     #[error("the origin is not there: {0}")]
@@ -53,6 +56,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the write was refused because of its object, so that retrying is useless.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Error::Refused(_) | Error::Conflict(_))
+    }
+
     /// Converts an error of the operating system; `action` describes the failed operation.
     pub fn of_io(error: &io::Error, action: &str) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};

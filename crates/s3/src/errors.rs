@@ -6,6 +6,7 @@ use http::StatusCode;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
+use super::messages;
 use super::messages::{INVALID_RANGE, NO_SUCH_KEY, PRECONDITION_FAILED};
 use store::Error;
 use store::problem_of;
@@ -13,9 +14,16 @@ use store::problem_of;
 /// The error of a store's.
 pub fn of_error(error: &Error) -> S3Error {
     let problem = problem_of(error);
-    let mut other = match hidden(error) {
-        Some((code, what)) => S3Error::with_message(code, what),
-        None => of_status(problem.status(), problem.text().to_owned()),
+    let mut other = match (hidden(error), error) {
+        (Some((code, what)), _) => S3Error::with_message(code, what),
+        // AWS has no such error: there a key is any text beside any other.
+        (None, Error::Conflict(text)) => {
+            let mut error =
+                messages::error(S3ErrorCode::Custom("KeyConflict".into()), text.clone());
+            error.set_status_code(problem.status());
+            error
+        }
+        (None, _) => of_status(problem.status(), problem.text().to_owned()),
     };
     let mut headers: HeaderMap = problem.headers().iter().cloned().collect();
     if let Error::Unsatisfiable(version) = error {

@@ -54,7 +54,7 @@ fn part_of(error: &Error) -> Option<Part> {
 
 /// Whether an error is the origin's own reply, so that the origin works.
 fn is_reply(error: &Error) -> bool {
-    matches!(error, Error::Condition(_) | Error::Refused(_))
+    matches!(error, Error::Condition(_)) || error.is_refusal()
 }
 
 #[derive(Default)]

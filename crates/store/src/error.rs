@@ -31,6 +31,8 @@ pub enum Error {
     TooLarge(String),
     /// The request is wrong.
     Invalid(String),
+    /// The origin cannot keep the object beside one of another key.
+    Conflict(String),
     /// The key is the server's own.
     Reserved,
     /// The origin takes no writes.
@@ -81,6 +83,7 @@ impl Error {
             | Error::Misdirected(text)
             | Error::TooLarge(text)
             | Error::Invalid(text)
+            | Error::Conflict(text)
             | Error::Full(text)
             | Error::Denied(text)
             | Error::Unreadable(text)
@@ -107,6 +110,7 @@ impl From<origin::Error> for Error {
             origin::Error::Full(_) => Error::Full(text),
             origin::Error::ReadOnly(_) => Error::Denied(text),
             origin::Error::Upload(_) | origin::Error::Refused(_) => Error::Invalid(text),
+            origin::Error::Conflict(_) => Error::Conflict(text),
             origin::Error::Fenced(_) => Error::Misdirected(text),
             origin::Error::TimedOut(_) => Error::TimedOut(text),
             origin::Error::Denied(_) => Error::Unreadable(text),

@@ -35,6 +35,7 @@ fn status_of(error: &Error) -> StatusCode {
         Error::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
         Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Error::Invalid(_) => StatusCode::BAD_REQUEST,
+        Error::Conflict(_) => StatusCode::CONFLICT,
         Error::Reserved => StatusCode::FORBIDDEN,
         Error::Full(_) | Error::Denied(_) => StatusCode::INSUFFICIENT_STORAGE,
         Error::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,

@@ -79,7 +79,9 @@ impl Reply for NodeReply {
         let outcome = text(&headers::OUTCOME).and_then(Outcome::parse);
         let judged = self.headers.contains_key(&headers::OUTCOME);
         let status = match self.status {
-            StatusCode::MISDIRECTED_REQUEST | StatusCode::CONFLICT => Status::Misdirected,
+            StatusCode::MISDIRECTED_REQUEST => Status::Misdirected,
+            // The node has another configuration, unless it has carried the request out: then the origin has another key.
+            StatusCode::CONFLICT if !judged => Status::Misdirected,
             // It was not the client's credentials that the node refused.
             StatusCode::UNAUTHORIZED => Status::Unavailable,
             StatusCode::SERVICE_UNAVAILABLE if !judged => Status::Busy,
@@ -112,5 +114,25 @@ impl Reply for NodeReply {
         let text = bytes.get(..REASON_BYTES_MAX).unwrap_or(bytes);
         let value: serde_json::Value = serde_json::from_slice(text).ok()?;
         Some(value.get("error")?.as_str()?.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_conflict_that_the_node_has_judged_is_final() {
+        let mut carried = HeaderMap::new();
+        let status = |headers: &HeaderMap| {
+            let headers = headers.clone();
+            let body = Body::empty();
+            NodeReply { node: None, status: StatusCode::CONFLICT, headers, body }.head().status
+        };
+        assert_eq!(status(&carried), Status::Misdirected);
+        carried.insert(headers::OUTCOME.clone(), HeaderValue::from_static("error"));
+        assert_eq!(status(&carried), Status::Final);
     }
 }

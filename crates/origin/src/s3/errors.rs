@@ -66,9 +66,9 @@ pub fn trouble(failure: &Failure, place: &str, action: &str, access: Access) -> 
             Error::Refused(format!("the store refuses the object: {reason}"))
         }
         // Clients are told, whom the store's own words would tell which store it is.
-        ("ExistingObjectIsDirectory" | "ObjectParentIsFile", _) => Error::Refused(
-            "objects are kept as files here: a key and one that continues it after a slash cannot \
-             both be stored"
+        ("ExistingObjectIsDirectory" | "ObjectParentIsFile", _) => Error::Conflict(
+            "objects are kept as files here, and one is stored whose key continues this key after a slash, or which this \
+             key continues so: they cannot both be stored"
                 .to_owned(),
         ),
         ("DirectoryObjectContainsData", _) => Error::Refused(
@@ -124,15 +124,18 @@ mod tests {
 
     #[test]
     fn keys_that_files_cannot_have_are_refused_in_own_words() {
-        for code in
-            ["ExistingObjectIsDirectory", "ObjectParentIsFile", "DirectoryObjectContainsData"]
-        {
+        for (code, is_beside) in [
+            ("ExistingObjectIsDirectory", true),
+            ("ObjectParentIsFile", true),
+            ("DirectoryObjectContainsData", false),
+        ] {
             let text =
                 format!("<Error><Code>{code}</Code><Message>Of the store.</Message></Error>");
             let failure = Failure::Status { status: StatusCode::CONFLICT, text };
             let error = trouble(&failure, "p", "a write", Access::Write).error;
             let told = error.to_string();
-            assert!(matches!(error, Error::Refused(_)), "{told}");
+            assert!(error.is_refusal(), "{told}");
+            assert_eq!(matches!(error, Error::Conflict(_)), is_beside, "{told}");
             assert!(!told.contains(code) && !told.contains("Of the store"), "{told}");
         }
     }

@@ -492,8 +492,7 @@ impl StagedUpload {
             let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
             // What the store can never take does not become possible with another etag, though the status is the same. (A folder
             // in the place of an object may go: stores that keep objects as files remove empty ones late.)
-            let never = matches!(trouble.error, Error::Refused(_))
-                && trouble.code != "ExistingObjectIsDirectory";
+            let never = trouble.error.is_refusal() && trouble.code != "ExistingObjectIsDirectory";
             if !changed || never || trouble.code == "NoSuchBucket" {
                 return Err(trouble.error);
             }
@@ -509,7 +508,7 @@ impl StagedUpload {
             // What was seen is what the next attempt replaces; without an object the store is asked again.
             known = head.and_then(|head| head.stored.etag);
         }
-        if let Some(refused @ Error::Refused(_)) = last {
+        if let Some(refused) = last.take_if(|last| last.is_refusal()) {
             // The folder in its place did not go: nobody else wrote.
             return Err(refused);
         }
@@ -580,7 +579,7 @@ async fn settle(
     trouble: Trouble,
 ) -> Result<(), Error> {
     let answered = matches!(trouble.status, Some(304 | 404 | 409 | 412));
-    if !answered || matches!(trouble.error, Error::Refused(_)) || trouble.code == "NoSuchBucket" {
+    if !answered || trouble.error.is_refusal() || trouble.code == "NoSuchBucket" {
         return Err(trouble.error);
     }
     let head = store.head(name).await?;

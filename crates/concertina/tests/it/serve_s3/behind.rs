@@ -34,11 +34,14 @@ fn what_can_never_be_stored_is_refused_for_good() {
         let refused = put(&front, second, &[]);
         assert_eq!(
             (refused.status, &*code(&refused)),
-            (400, "InvalidRequest"),
+            (409, "KeyConflict"),
             "{second}: {refused:?}"
         );
         assert!(refused.header("retry-after").is_none(), "{refused:?}");
         assert!(!refused.text().contains(&store.address), "{refused:?}");
+        let of_http =
+            Client::connect(front.http.parse().unwrap()).put(&format!("/objects/{second}"), b"1");
+        assert_eq!(of_http.status, 409, "{of_http:?}");
         for of_the_store in ["ObjectParentIsFile", "ExistingObjectIsDirectory", "already exists"] {
             assert!(!refused.text().contains(of_the_store), "{refused:?}");
         }
