@@ -12,8 +12,8 @@ use crate::token::{
 };
 use crate::verb::{Kind, Verb};
 
-/// The longest line of a command other than `get` and `gets`, in bytes with its end. Past it
-/// memcached closes the connection (`try_read_command_ascii` in `proto_text.c`).
+/// The longest line of a command without several keys, in bytes with its end. Past it
+/// memcached closes the connection (`try_read_command_ascii` in `proto_text.c`): of a longer `gat` too, unless it arrives at once.
 const LINE_BYTES_MAX: usize = 2048;
 /// The most words in the line of a meta command: with more, a memcached of 1.6 replies `CLIENT_ERROR
 /// options flags are too long`, and some releases then read the value as requests
@@ -33,6 +33,7 @@ const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument\r\n";
 const BAD_FLAG: &str = "CLIENT_ERROR invalid flag\r\n";
 const DUPLICATE_FLAG: &str = "CLIENT_ERROR duplicate flag\r\n";
 const MANY_FLAGS: &str = "CLIENT_ERROR options flags are too long\r\n";
+const NO_VALUES: &str = "END\r\n";
 const BAD_BASE64: &str = "CLIENT_ERROR error decoding key\r\n";
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache\r\n";
 /// Not memcached's: it closes the connection without a word.
@@ -120,6 +121,11 @@ impl<'a> Request<'a> {
         self.value
     }
 
+    /// The first word of the arguments: the kind of `stats` that is asked for. memcached passes by what follows, too.
+    pub fn first_argument(&self) -> &'a [u8] {
+        Tokens(self.arguments).next().unwrap_or_default()
+    }
+
     /// What the line says beside the command, the keys, a meta request's length and `noreply`: of
     /// `stats`, `flush_all` and `verbosity` the arguments, of `gat` and `gats` the expiry, of meta
     /// commands the flags.
@@ -135,6 +141,12 @@ impl<'a> Request<'a> {
     /// Whether the key of a meta command is base64 (flag `b`), which [`parse`] has checked.
     pub fn is_base64(&self) -> bool {
         self.has_any_flag(b"b")
+    }
+
+    /// Whether this is a `gat` whose line is so long that memcached may close the connection: it reads such lines of a `get`
+    /// alone.
+    pub fn is_line_long(&self) -> bool {
+        matches!(self.verb, Verb::Gat | Verb::Gats) && self.whole.len() > LINE_BYTES_MAX
     }
 
     /// Whether a meta command has a flag with one of these letters.
@@ -224,10 +236,10 @@ fn close(reply: &'static str) -> Parsed<'static> {
 }
 
 fn line_bytes_max(buffer: &[u8], limits: &Limits) -> usize {
-    if buffer.starts_with(b"get ") || buffer.starts_with(b"gets ") {
-        limits.line_bytes_max
-    } else {
-        limits.line_bytes_max.min(LINE_BYTES_MAX)
+    let several: [&[u8]; 4] = [b"get ", b"gets ", b"gat ", b"gats "];
+    match several.iter().any(|name| buffer.starts_with(name)) {
+        true => limits.line_bytes_max,
+        false => limits.line_bytes_max.min(LINE_BYTES_MAX),
     }
 }
 
@@ -321,10 +333,11 @@ impl<'a, 'l> Line<'a, 'l> {
             words.clone().fold((0, 0), |(count, longest), key| (count + 1, key.len().max(longest)));
         if rest.is_empty() {
             self.refuse(ERROR)
-        } else if count == 0 {
-            self.refuse(BAD_FORMAT)
         } else if touches && number_i64(exptime).is_none() {
             self.refuse(BAD_EXPTIME)
+        } else if count == 0 {
+            // Of a `gat`, as memcached answers it: all values of no keys.
+            self.refuse(NO_VALUES)
         } else if longest > self.limits.key_bytes_max {
             self.refuse(BAD_FORMAT)
         } else if count > self.limits.keys_max {

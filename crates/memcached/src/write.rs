@@ -42,8 +42,8 @@ impl Request<'_> {
 }
 
 /// Appends a get of some keys: `verb` is `Get` or `Gets`, or `Gat` or `Gats` with the expiry, as in
-/// [`Request::arguments`]. At least one key, and as many as a request may have (the line of a `gat`
-/// is at most 2048 bytes).
+/// [`Request::arguments`]. At least one key, and as many as a request may have (of a `gat` as many as
+/// [`Request::is_line_long`] allows).
 pub fn put_get<'k>(
     verb: Verb,
     exptime: &[u8],

@@ -9,8 +9,6 @@ use super::counts::{Count, counts_of};
 use super::notes::unix_s;
 use super::{END, Session, VERSION};
 
-const UNKNOWN: &[u8] = b"CLIENT_ERROR a Concertina node has no stats of this kind\r\n";
-
 impl Session {
     pub(super) fn note(&self, count: Count, more: u64) {
         self.shared.stats.add(self.thread, count, more);
@@ -36,7 +34,7 @@ impl Session {
 
     /// `stats [KIND]`.
     pub(super) fn stats(&mut self, request: &Request<'_>) {
-        match request.arguments() {
+        match request.first_argument() {
             b"" => self.put_stats(),
             b"settings" => self.put_settings(),
             b"reset" => {
@@ -44,9 +42,10 @@ impl Session {
                 self.out.extend_from_slice(b"RESET\r\n");
             }
             // There are no slabs; tools that ask go on after the `END`.
-            b"items" | b"slabs" | b"sizes" | b"conns" => self.out.extend_from_slice(END),
-            kind if kind.starts_with(b"cachedump ") => self.out.extend_from_slice(END),
-            _ => self.out.extend_from_slice(UNKNOWN),
+            b"items" | b"slabs" | b"sizes" | b"conns" | b"cachedump" => {
+                self.out.extend_from_slice(END)
+            }
+            _ => self.out.extend_from_slice(b"ERROR\r\n"),
         }
     }
 

@@ -195,12 +195,14 @@ impl Shared {
     }
 
     /// Whether a get of several keys is asked key by key: values may have to be moved from another pool, or it gives items a
-    /// new time to live, which is then copied to each key's other servers.
+    /// new time to live, which is then copied to each key's other servers, or its line is longer than a server reads.
     pub(crate) fn splits(&self, request: &memcached::Request<'_>) -> bool {
         let changes = request.kind() == memcached::Kind::Update && self.replicated.contains(&true);
         let is_replicated = |route| self.replicated.get(usize::from(route)).copied();
         let is_replicated = |key| self.routes.route(key).and_then(is_replicated).unwrap_or(false);
-        changes && request.keys().any(is_replicated) || self.warms(request.keys())
+        request.is_line_long()
+            || changes && request.keys().any(is_replicated)
+            || self.warms(request.keys())
     }
 
     /// Whether one of some keys may have to be moved from another pool.

@@ -10,7 +10,7 @@ use crate::memcached_suites::{FACES, Face, memcached_sources};
 
 /// Pipelines. Each begins with an empty cache. What follows a zero byte is sent when all before it is answered: where a write of
 /// the same key follows, a proxy with replicas asks no second server for an `mg` that the first one that it asked misses.
-const PIPELINES: [&str; 29] = [
+const PIPELINES: [&str; 30] = [
     // What is missing: `k` and `O` in the order in which they are asked for.
     "mg miss v k O9\r\nmg miss O1 s k t\r\nmg miss v k O9 q\r\nmd miss O4 k\r\nma miss k O3\r\nms miss 1 MR O2 k\r\nx\r\nmn\r\n",
     "mg a v O1\r\nms b 1 O2\r\nx\r\nmg b v O3\r\nmd c O4\r\nms b 1 ME k O5 c\r\ny\r\n",
@@ -51,6 +51,8 @@ const PIPELINES: [&str; 29] = [
     " get a\r\n  set a 0 0 1\r\nx\r\nget a  \r\nget   a\r\n mg a v\r\n  delete a\r\n   mn\r\n",
     // Too few words, or too many, for a command.
     "get\r\nget \r\ngets\r\ngat\r\nmg\r\nms\r\nmd\r\nma\r\nset\r\nset a\r\nset a 0\r\nset a 0 0\r\nincr\r\nincr a\r\ndecr a 1 2 3\r\ntouch\r\ntouch a\r\ntouch a 1 2 3\r\ndelete\r\ndelete a 0 noreply x\r\nverbosity\r\nflush_all 1 2 3\r\nmn\r\n",
+    // No keys, and kinds of `stats` that there are not.
+    "gat 10\r\ngats -1\r\ngat x\r\ngats x a\r\nset a 0 0 1\r\n5\r\ngat 0 a b\r\nstats nope\r\nstats nope x\r\nmn\r\n",
     // A word where `noreply` may stand.
     "set a 0 0 1 bogus\r\n5\r\nget a\r\nincr a 1 bogus\r\ntouch a 100 bogus\r\nmg a t v\r\ndelete a bogus\r\nset a 0 0 1 noreply extra\r\nget a\r\nmn\r\n",
     // `flush_all` at once, in all its forms.
@@ -111,6 +113,31 @@ fn requests_are_answered_as_memcached_answers_them() {
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+/// A `gat` may have as many keys as a `get`. memcached closes the connection at so long a line, unless it arrives at once.
+#[test]
+fn a_long_gat_is_answered_as_a_get() {
+    const TEST: &str = "memcached_beside::a_long_gat_is_answered_as_a_get";
+    let Some(folder) = memcached_sources(TEST) else { return };
+    let program = folder.join("memcached");
+    let keys: Vec<String> = (0..100).map(|n| format!("{n:0250}")).collect();
+    for name in &FACES[1..] {
+        let face = Face::start(name, &program);
+        let sets = keys.iter().map(|key| format!("set {key} 0 0 1\r\nx\r\n")).collect::<String>();
+        let stored = talk(&face.address, format!("{sets}quit\r\n").as_bytes(), 100_000);
+        assert_eq!(stored, "STORED\r\n".repeat(keys.len()), "{name}");
+        let values = keys.iter().map(|key| format!("VALUE {key} 0 1\r\nx\r\n")).collect::<String>();
+        let all = format!("{values}END\r\nMN\r\n");
+        // In pieces. A time in the past ends the values that it returns.
+        for (verb, expected) in
+            [("get", &*all), ("gat 100", &*all), ("gat -1", &*all), ("gats 100", "END\r\nMN\r\n")]
+        {
+            let line = format!("{verb} {}\r\nmn\r\nquit\r\n", keys.join(" "));
+            let found = talk(&face.address, line.as_bytes(), 1000);
+            assert!(found == expected, "{name}: {verb}: {found:?}");
+        }
+    }
 }
 
 /// Updates are read back for the other servers. memcached holds an item that is read twice for some milliseconds, and then loses

@@ -67,7 +67,8 @@ fn item(rest: &[u8], limits: &Limits) -> (Item, usize) {
     if rest[0] == 0x80 {
         return (Item::Close(String::new()), 0);
     }
-    let long = rest.starts_with(b"get ") || rest.starts_with(b"gets ");
+    let long =
+        ["get ", "gets ", "gat ", "gats "].iter().any(|name| rest.starts_with(name.as_bytes()));
     let most = if long { limits.line_bytes_max } else { limits.line_bytes_max.min(2048) };
     let Some(end) = rest.iter().take(most).position(|byte| *byte == b'\n') else {
         if rest.len() >= most {
@@ -168,10 +169,10 @@ fn line_says(
         "get" | "gets" | "gat" | "gats" => {
             let touches = verb.starts_with("gat");
             let (times, keys) = words.split_at(usize::from(touches).min(words.len()));
-            if keys.is_empty() {
-                return wrong(FORMAT);
-            } else if !times.iter().all(|time| is_expiry(time)) {
+            if !times.iter().all(|time| is_expiry(time)) {
                 return wrong(EXPTIME);
+            } else if keys.is_empty() {
+                return wrong("END\r\n");
             } else if !keys.iter().all(|key| key_fits(key)) {
                 return wrong(FORMAT);
             } else if keys.len() > limits.keys_max {

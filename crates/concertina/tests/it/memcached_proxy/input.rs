@@ -16,7 +16,8 @@ const WRONG: &[(&str, &str)] = &[
     ("GET k", "ERROR"),
     ("get", "ERROR"),
     ("gets ", "ERROR"),
-    ("gat k", "CLIENT_ERROR bad command line format"),
+    ("gat k", "CLIENT_ERROR invalid exptime argument"),
+    ("gat 10", "END"),
     ("gat x k", "CLIENT_ERROR invalid exptime argument"),
     ("set", "ERROR"),
     ("set k 0 0", "ERROR"),
@@ -52,7 +53,7 @@ const WRONG: &[(&str, &str)] = &[
     ("cache_memlimit 1", "ERROR"),
     ("shutdown", "ERROR"),
     ("watch", "ERROR"),
-    ("stats slabs\r\nstats conns", "END\r\nCLIENT_ERROR stats of this kind are the servers'"),
+    ("stats slabs\r\nstats conns\r\nstats nope", "END\r\nEND\r\nERROR"),
 ];
 
 /// A proxy over one server, with its process.
