@@ -209,6 +209,12 @@ impl Pool {
             "must be two characters, for instance \"{}\"",
         );
         checks.between("replicas", self.replicas, 1, 8);
+        let (replicas, count) = (self.replicas as usize, self.servers.len());
+        checks.must(
+            self.routing != Kind::HashReplicas || replicas <= count || count == 0,
+            "replicas",
+            format!("is {replicas}, but the pool has {count} server(s); list more, or write replicas = {count}"),
+        );
         checks.must(
             self.hedge_quantile > 0.0 && self.hedge_quantile < 1.0,
             "hedge_quantile",

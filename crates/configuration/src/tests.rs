@@ -503,6 +503,21 @@ fn settings_of_layers_are_refused_by_their_names() {
 }
 
 #[test]
+fn a_pool_has_as_many_servers_as_each_key_has() {
+    let pool = |count: usize, more: &str| {
+        let servers: Vec<String> = (1..=count).map(|n| format!("\"127.0.0.1:{n}\"")).collect();
+        let servers = servers.join(", ");
+        format!("[serve]\nrole = \"proxy\"\n[[pool]]\nservers = [{servers}]\n{more}")
+    };
+    let replicas = "routing = \"hash_replicas\"\nreplicas = 3\n";
+    let found = mistakes(&pool(2, replicas), &[]);
+    assert!(found.contains("pool.0.replicas: is 3, but the pool has 2 server(s)"), "{found}");
+    for (count, more) in [(3, replicas), (2, "replicas = 3\n"), (1, "routing = \"replicated\"\n")] {
+        Config::parse(&pool(count, more), "", &[]).unwrap();
+    }
+}
+
+#[test]
 fn a_route_does_not_lead_back_to_its_own_pool() {
     let pools = "[serve]\nrole = \"proxy\"\n[[pool]]\nname = \"a\"\nservers = [\"127.0.0.1:1\"]\n";
     for key in ["warm_from", "copy_to", "gutter"] {
