@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::output::outln;
-use configuration::{Class, Config};
+use configuration::{Class, Config, Size};
 use device::disk::{block, is_raw};
 
 /// Arguments of the command.
@@ -45,6 +45,8 @@ struct Facts {
     read_ahead_kb: Option<u64>,
     queue_depth: Option<u64>,
     rotational: Option<bool>,
+    /// Bytes of the file system.
+    file_system_bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -89,7 +91,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for device in &config.devices {
         for folder in device.folders() {
             let facts = look(&folder, &mounts, Path::new("/sys"));
-            let advice = advise(device.class, &facts);
+            let mut advice = advise(device.class, &facts);
+            advice.extend(too_large(device.bytes, &facts));
             found.push(Report::Device(Box::new(DeviceReport {
                 folder,
                 class: device.class,
@@ -167,6 +170,8 @@ fn look(folder: &Path, mounts: &str, sys: &Path) -> Facts {
         format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
     });
     facts.device = own.ok().or(facts.device);
+    let size = rustix::fs::statvfs(&there).ok().filter(|_| facts.file_system.is_some());
+    facts.file_system_bytes = size.map(|size| size.f_blocks.saturating_mul(size.f_frsize));
     match is_raw(folder).then(|| block::look(folder)) {
         Some(Ok(shape)) => facts.slots = Some(shape.in_words()),
         Some(Err(why)) => facts.unusable = Some(why),
@@ -215,6 +220,15 @@ fn mount_of(path: &Path, mounts: &str) -> Facts {
         best = Some((point.len(), facts));
     }
     best.map_or_else(Facts::default, |best| best.1)
+}
+
+/// What is wrong with a capacity that the file system does not have.
+fn too_large(bytes: Size, facts: &Facts) -> Option<String> {
+    let of_file_system = facts.file_system_bytes.filter(|least| *least < bytes.0)?;
+    Some(format!(
+        "device.bytes is {bytes}, and the whole file system has {} MiB: writes fail when it is full; write less",
+        of_file_system >> 20
+    ))
 }
 
 /// What differs from what a class needs. Devices are read past the page cache, so their read-ahead
@@ -314,8 +328,7 @@ mod tests {
             file_system: Some("xfs".to_owned()),
             mount_options: vec!["rw".to_owned(), "noatime".to_owned()],
             device: Some("8:0".to_owned()),
-            slots: None,
-            unusable: None,
+            ..Facts::default()
         };
         assert_eq!(advise(Class::Hot, &ssd).len(), 2);
         assert_eq!(advise(Class::Bulk, &ssd).len(), 0);
@@ -326,6 +339,18 @@ mod tests {
         assert_eq!(advise(Class::Hot, &Facts::default()), Vec::<String>::new());
         let memory = Facts { file_system: Some("tmpfs".to_owned()), ..Facts::default() };
         assert!(advise(Class::Hot, &memory)[0].contains("node.memory_bytes"));
+    }
+
+    #[test]
+    fn a_device_fits_into_its_file_system() {
+        let facts = Facts { file_system_bytes: Some(1 << 30), ..Facts::default() };
+        assert_eq!(too_large(Size(1 << 30), &facts), None);
+        assert_eq!(too_large(Size(u64::MAX), &Facts::default()), None);
+        let told = too_large(Size(2 << 30), &facts).unwrap();
+        assert!(told.contains("2GiB") && told.contains("1024 MiB"), "{told}");
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let facts = look(Path::new("/no/such/folder"), &mounts, Path::new("/sys"));
+        assert!(facts.file_system_bytes > Some(0), "{facts:?}");
     }
 
     #[test]
