@@ -142,7 +142,16 @@ impl Identity {
     }
 
     fn missing(&self, error: &io::Error) -> Error {
-        missing(error, &self.path)
+        let has_others = self.path.parent().and_then(|root| fs::read_dir(root).ok()?.next());
+        if !is_missing(error) || has_others.is_none() {
+            return missing(error, &self.path);
+        }
+        Error::Lost(format!(
+            "{} is missing, though its folder is there: put the file back (one line, {START}{}), or mount the file \
+             system that has it",
+            self.path.display(),
+            self.id
+        ))
     }
 }
 
@@ -184,8 +193,11 @@ mod tests {
         fs::rename(&one, &away).unwrap();
         check(&identity, Some("is missing"));
         fs::create_dir(&one).unwrap();
-        check(&identity, Some("is missing"));
-        fs::remove_dir(&one).unwrap();
+        check(&identity, Some("is missing; mount"));
+        fs::write(one.join("other"), "").unwrap();
+        // With what an operator needs in order to put the file back.
+        check(&identity, Some(&format!("put the file back (one line, {START}{id})")));
+        fs::remove_dir_all(&one).unwrap();
         fs::rename(&other, &one).unwrap();
         check(&identity, Some("another identity"));
         fs::rename(&one, &other).unwrap();
