@@ -1,5 +1,6 @@
 //! HTTP's requests for one object, `/objects/{key}`: read into those of a [`Store`], and its results written as replies.
 
+mod digests;
 pub mod list;
 
 use bytes::Bytes;
@@ -158,7 +159,8 @@ fn put_request(
     let told = headers.get(&headers::SHA256).filter(|_| record.internal);
     let sha256 = told.and_then(|value| value.to_str().ok()).and_then(hex::decode_hash);
     let attributes = attributes(&headers).map_err(|error| store::problem_of(&error))?;
-    Ok(PutRequest { key, attributes, body: RequestBody::Http(body), sha256, terms })
+    let body = digests::verified(&headers, RequestBody::Http(body))?;
+    Ok(PutRequest { key, attributes, body, sha256, terms })
 }
 
 async fn put(

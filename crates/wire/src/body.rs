@@ -224,7 +224,7 @@ pub enum RequestBody {
 
 impl RequestBody {
     /// The next piece, which is not empty; `None` after the last. Trailers are passed over.
-    async fn next(&mut self) -> Option<Result<Bytes, Error>> {
+    pub async fn next(&mut self) -> Option<Result<Bytes, Error>> {
         let incoming = match self {
             RequestBody::Http(incoming) => incoming,
             RequestBody::Stream(chunks) => return chunks.next().await,
@@ -241,7 +241,7 @@ impl RequestBody {
     }
 
     /// The bytes left, if they are known in advance.
-    fn bytes_left(&self) -> Option<u64> {
+    pub fn bytes_left(&self) -> Option<u64> {
         match self {
             RequestBody::Http(incoming) => incoming.size_hint().exact(),
             RequestBody::Stream(chunks) => chunks.bytes_left(),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serve::Server;
 
-use crate::serve_client::{Client, bytes, overrides, path_of, start, until};
+use crate::serve_client::{Client, bytes, free, overrides, path_of, start, until};
 
 #[test]
 fn an_object_is_put_read_and_deleted() {
@@ -312,6 +312,43 @@ fn an_upload_that_breaks_off_leaves_nothing() {
     let left = || std::fs::read_dir(&temporary).unwrap().count();
     until("temporary files are gone", || left() == 0);
     server.stop();
+}
+
+/// `Content-MD5` and `Repr-Digest` are those of "new"; bytes that have others leave the object as it was.
+#[test]
+fn an_upload_with_other_digests_than_it_states_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = format!("member.0={{name=\"a\",address=\"{}\"}}", free());
+    let sets = [&*member, "cluster.name=a", "cluster.replicas=1"];
+    let all = [start(&folder.path().join("node"), &[]), {
+        let config = Config::load(None, &overrides(&folder.path().join("all"), &sets)).unwrap();
+        Server::start(config, None).unwrap()
+    }];
+    let digest = "sha-256=:EVB6Di9eadXfpApiob17buV+a82FxnybhDGzb/8hxDc=:";
+    for server in &all {
+        let mut client = Client::connect(server.address());
+        assert_eq!(client.put("/objects/k", b"old").status, 200);
+        for (name, value, body, expected) in [
+            ("content-md5", "Iq9kXRhZy1ym2gxITx836g==", "other", 400),
+            ("content-md5", "new", "new", 400),
+            ("repr-digest", digest, "other", 400),
+            ("repr-digest", digest, "", 400),
+        ] {
+            let headers = [(name, value)];
+            let refused = client.send("PUT", "/objects/k", &headers, Some(body.as_bytes()));
+            let refused = refused.unwrap();
+            assert_eq!(refused.status, expected, "{name} of {body:?}: {}", refused.text());
+            let told = refused.text().to_lowercase();
+            assert!(told.contains(name), "{told}");
+            client = Client::connect(server.address());
+            assert_eq!(client.get("/objects/k").body, b"old");
+        }
+        let md5 = ("content-md5", "Iq9kXRhZy1ym2gxITx836g==");
+        let both = [md5, ("repr-digest", digest)];
+        assert_eq!(client.send("PUT", "/objects/k", &both, Some(b"new")).unwrap().status, 200);
+        assert_eq!(client.get("/objects/k").body, b"new");
+    }
+    all.into_iter().for_each(Server::stop);
 }
 
 #[test]
