@@ -130,7 +130,9 @@ pub enum OpenError {
         waited: std::time::Duration,
     },
     /// A folder was claimed, and its marker is gone.
-    #[error("{path} has no marker any more")]
+    #[error(
+        "{path} has lost the file .concertina since the start of this process; put it back, or empty the folder and start anew"
+    )]
     NoMarker {
         /// The folder.
         path: PathBuf,

@@ -77,8 +77,9 @@ pub struct Marker {
 pub enum Unclaimed {
     /// It holds what this project did not make.
     #[error(
-        "{} holds {entry:?} and no {NAME}: Concertina did not make this folder and changes nothing in it; \
-         name an empty or a new folder for {}", .folder.display(), .kind.noun()
+        "{} holds {entry:?} and no {NAME}: Concertina did not make this folder, or the file was removed from it, and \
+         nothing in it is changed; name an empty or a new folder for {}, or put the file back",
+        .folder.display(), .kind.noun()
     )]
     NotEmpty {
         /// The folder.
