@@ -143,7 +143,7 @@ mod tests {
     }
 
     /// What is found if the speed is taken to fall as 1/(1 + 0.04 (n − 1)) up to 16 inside.
-    fn found((line, numbers): (Line, Vec<u32>)) -> Caused {
+    fn dependence(line: Line, numbers: Vec<u32>) -> Caused {
         let known: Vec<f64> = (1..=16).map(f64::from).collect();
         let speeds = known.iter().map(|n| 1.0 / (1.0 + 0.04 * (n - 1.0))).collect();
         let slowdown = Slowdown::new(known, speeds, 0.0).unwrap();
@@ -155,10 +155,12 @@ mod tests {
     fn congestion_is_caused_and_spells_are_not() {
         for seed in 0..4 {
             let slower = |n: u32| 1.0 + 0.04 * (f64::from(n.min(16)) - 1.0);
-            let congestion = found(line(|n, _| slower(n), seed));
+            let (recorded, numbers) = line(|n, _| slower(n), seed);
+            let congestion = dependence(recorded, numbers);
             assert!((congestion.part - 1.0).abs() < 4.0 * congestion.error, "{congestion:?}");
             assert!(congestion.error < 0.3 && !congestion.is_none(), "{congestion:?}");
-            let spells = found(line(|_, at| if at % 200.0 < 50.0 { 1.6 } else { 1.0 }, seed));
+            let (recorded, numbers) = line(|_, at| if at % 200.0 < 50.0 { 1.6 } else { 1.0 }, seed);
+            let spells = dependence(recorded, numbers);
             assert!(spells.part.abs() < 4.0 * spells.error && spells.is_none(), "{spells:?}");
         }
     }
