@@ -6,7 +6,7 @@
 //! the warm-up or of another rate and is excluded, as are windows in which other guests of the
 //! hypervisor used the processor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -473,6 +473,9 @@ fn queues_within(
     for (index, folder) in runs.iter().enumerate() {
         // Windows of another generator's requests do not belong to this step.
         let other_load = index != run && !folder.steps.is_empty();
+        if other_load && is_next(folder, step) {
+            continue;
+        }
         for window in folder.windows.iter().filter(|w| within(w, step)) {
             if other_load && window.is_of(QueueName::Load) {
                 continue;
@@ -487,6 +490,16 @@ fn queues_within(
         }
     }
     Ok(queues.into_iter().map(|(queue, (_, windows))| (queue, windows)).collect())
+}
+
+/// Whether a run with steps of its own was recorded before or after a step and shares one window of time with it: logs of loads that
+/// followed each other do, where stamps are of whole seconds. What is in that window belongs to the run's own step.
+fn is_next(folder: &RunFolder, step: &Step) -> bool {
+    let starts = |windows: &mut dyn Iterator<Item = &Window>| {
+        windows.map(|w| w.start_unix_us).collect::<BTreeSet<u64>>().len()
+    };
+    let shared = starts(&mut folder.windows.iter().filter(|w| within(w, step)));
+    shared <= 1 && starts(&mut folder.windows.iter()) > 2
 }
 
 /// Whether there is exactly one server, it is not a member of a cluster, and no other load

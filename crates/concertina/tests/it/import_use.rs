@@ -107,6 +107,26 @@ fn five_commands_lead_from_a_log_to_a_plan_and_a_report() {
     assert!(page.contains("<svg") && page.contains("--servers auto"), "{}", page.len());
 }
 
+/// Loads of one service, a file each, with stamps of whole seconds: the last second of one is the first of the next.
+#[test]
+fn logs_that_follow_each_other_in_seconds_are_of_one_service() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    let all = served(4, &[60.0, 100.0, 140.0], 40.5);
+    for (number, part) in
+        all.chunk_by(|a, b| (a.0 / 40.5) as u32 == (b.0 / 40.5) as u32).enumerate()
+    {
+        let line = |r: &(f64, f64)| format!("{} 200 {:.3}\n", (START_S + r.1).floor(), r.1 - r.0);
+        let (file, out) = (format!("{number}.log"), format!("{number}"));
+        std::fs::write(path.join(&file), part.iter().map(line).collect::<String>()).unwrap();
+        let format = "$msec $status $request_time";
+        succeeds(path, &["import", "--access-log", &file, "--log-format", format, "--out", &out]);
+    }
+    succeeds(path, &["fit", "0", "1", "2", "--servers", "auto", "--out", "model.toml"]);
+    // Logs of the same time are of two servers.
+    fails(path, &["fit", "0", "0", "--servers", "auto", "--out", "model.toml"], &["0"]);
+}
+
 /// A report of every kind of run, with and without a model.
 #[test]
 fn every_run_has_a_report() {
