@@ -66,12 +66,13 @@ pub(super) fn wait(
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::path::Path;
     use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
     use load::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Think};
 
-    use super::super::search::search;
+    use super::super::search::{after, search};
     use super::super::settings::Sweep;
     use super::*;
 
@@ -120,9 +121,7 @@ mod tests {
         }
     }
 
-    /// A search of a service, and the wait after it.
-    fn searched(service: Service, budget_s: f64) -> Search {
-        let dir = tempfile::tempdir().unwrap();
+    fn settings(service: Service, budget_s: f64, dir: &Path) -> Settings {
         let keys = Keys::Synthetic {
             popularity: Popularity::Zipf(0.9),
             count: 50,
@@ -135,9 +134,9 @@ mod tests {
             length: Some(Length::Seconds(0.9)),
             window_s: 0.05,
             timeout_s: 10.0,
-            ..Plan::new(&service.listen(), Load::Nothing, keys, dir.path().join("run"))
+            ..Plan::new(&service.listen(), Load::Nothing, keys, dir.join("run"))
         };
-        let settings = Settings {
+        Settings {
             plan,
             sweep: Sweep::Shares(vec![0.5], 256),
             arrivals: Arrivals::Poisson,
@@ -148,7 +147,13 @@ mod tests {
             quantile: 0.99,
             budget_s,
             until: None,
-        };
+        }
+    }
+
+    /// A search of a service, and the wait after it.
+    fn searched(service: Service, budget_s: f64) -> Search {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(service, budget_s, dir.path());
         let stop = Arc::new(AtomicBool::new(false));
         let (mut found, budget) = search(&settings, 256, &stop, &mut |_| {}).unwrap();
         wait(&settings, &mut found, &budget, &stop, &mut |_| {}).unwrap();
@@ -168,5 +173,21 @@ mod tests {
         let found = searched(Service { breaks: true, ..Service::default() }, 6.0);
         let recovery = found.recovery.unwrap();
         assert!(!recovery.recovered, "{recovery:?} {:?}", found.steps);
+    }
+
+    #[test]
+    fn a_step_after_the_loads_that_cannot_be_recorded_is_missing_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(Service::default(), 120.0, dir.path());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (mut found, _) = search(&settings, 2, &stop, &mut |_| {}).unwrap();
+        found.saturated = true;
+        after(&settings, &mut found, &stop, &mut |_| {});
+        assert!(found.after.is_some() && found.after_error.is_none(), "{found:?}");
+        // Its folder is there now.
+        found.after = None;
+        after(&settings, &mut found, &stop, &mut |_| {});
+        let why = found.after_error.unwrap();
+        assert!(found.after.is_none() && why.contains("search-after"), "{why}");
     }
 }

@@ -97,6 +97,9 @@ pub struct Search {
     /// A step after all loads, with as many clients as carried the largest throughput: whether the service was then
     /// as fast as before.
     pub after: Option<SearchStep>,
+    /// Why that step could not be measured, if it failed for a reason of its own (a full disk, a run folder that is there).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_error: Option<String>,
     /// Whether the service recovered from the search, if its throughput fell.
     pub recovery: Option<Recovery>,
     /// The largest throughput, requests/s.
@@ -114,6 +117,22 @@ pub struct Search {
 }
 
 impl Search {
+    /// A search without a step, whose run folder is `dir`.
+    fn new(dir: PathBuf, think_s: f64) -> Search {
+        Search {
+            dir,
+            steps: Vec::new(),
+            after: None,
+            after_error: None,
+            recovery: None,
+            throughput_max: 0.0,
+            saturated: false,
+            ended: SearchEnd::ClientsMax,
+            think_s,
+            missing: false,
+        }
+    }
+
     /// The mean response time of a single client.
     pub(super) fn alone_s(&self) -> Option<f64> {
         self.steps.first().filter(|s| s.clients == 1).map(|s| s.response_mean_s)
@@ -222,17 +241,7 @@ pub(super) fn search(
     let mut session = Session::open(&plan, stop)?;
     session.fill(progress)?;
     let budget = Budget::new(settings.budget_s, settings.step_s());
-    let mut found = Search {
-        dir,
-        steps: Vec::new(),
-        after: None,
-        recovery: None,
-        throughput_max: 0.0,
-        saturated: false,
-        ended: SearchEnd::ClientsMax,
-        think_s: settings.think_ms * 1e-3,
-        missing: false,
-    };
+    let mut found = Search::new(dir, settings.think_ms * 1e-3);
     let (mut fruitless, mut level) = (0, 0);
     for clients in numbers {
         if stop.load(Ordering::Relaxed) {
@@ -288,7 +297,7 @@ fn faults_of(step: &StepSummary) -> String {
 }
 
 /// Measures the clients that carried the most once more. A service that no longer answers leaves this out: its points
-/// say so.
+/// say so. What else fails here does not take the measured points with it; the search says why the step is missing.
 pub(super) fn after(
     settings: &Settings,
     found: &mut Search,
@@ -315,7 +324,14 @@ pub(super) fn after(
             response_mean_s: step.response_ms.mean.max(0.0) * 1e-3,
         }))
     };
-    found.after = measured().ok().flatten().filter(|_| !stop.load(Ordering::Relaxed));
+    let step = measured();
+    if stop.load(Ordering::Relaxed) {
+        return;
+    }
+    match step {
+        Ok(step) => found.after = step,
+        Err(error) => found.after_error = Some(format!("{error:#}")),
+    }
 }
 
 #[cfg(test)]
@@ -330,15 +346,11 @@ mod tests {
             response_mean_s: 0.1,
         };
         let mut search = Search {
-            dir: PathBuf::new(),
             steps: vec![found(1, 500.0), found(2, 990.0), found(4, 1000.0), found(8, 1010.0)],
-            after: None,
-            recovery: None,
             throughput_max: 1010.0,
             saturated: true,
             ended: SearchEnd::Saturated,
-            think_s: 0.0,
-            missing: false,
+            ..Search::new(PathBuf::new(), 0.0)
         };
         let before = search.closed_loop().unwrap();
         assert!((before.throughput - 1000.0).abs() < 1e-9 && before.deviation == DEVIATION);
@@ -358,15 +370,11 @@ mod tests {
         let step = |(clients, throughput)| SearchStep { clients, throughput, response_mean_s: 0.1 };
         let all = [(1, 114.0), (4, 128.0), (8, 121.0), (16, 89.0), (32, 88.0), (64, 72.0)];
         let after = |n: usize| Search {
-            dir: PathBuf::new(),
             steps: all[..n].iter().copied().map(step).collect(),
-            after: None,
-            recovery: None,
             throughput_max: 128.0,
             saturated: true,
             ended: SearchEnd::Saturated,
-            think_s: 0.25,
-            missing: false,
+            ..Search::new(PathBuf::new(), 0.25)
         };
         let falls: Vec<bool> = (1..=6).map(|n| after(n).still_falls()).collect();
         assert_eq!(falls, [false, false, false, true, false, true]);

@@ -34,6 +34,13 @@ fn add_search(search: &Search, out: &mut String) {
         let (rate, clients) = (digits(after.throughput, 5), after.clients);
         let _ = writeln!(out, "after the loads, {clients} clients carried {rate}/s");
     }
+    if let Some(error) = &search.after_error {
+        let _ = writeln!(
+            out,
+            "! The saturation was not measured again after the loads, so its interval leaves out how far the machine drifted: {}",
+            printable(error)
+        );
+    }
     out.push('\n');
 }
 
