@@ -56,14 +56,14 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "watch")]
     lines: Option<u64>,
     /// Take the lines from a run folder in place of a server
-    #[arg(long, value_name = "DIR", requires = "watch", conflicts_with = "lines")]
+    #[arg(long, value_name = "DIR", requires = "watch")]
     run: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(dir) = &args.run {
-        return status_watch::run_folder(dir, &args.queue, args.json);
+        return status_watch::run_folder(dir, &args.queue, args.lines, args.json);
     }
     if args.watch {
         return status_watch::server(&args.at, &args.queue, args.lines, args.json);

@@ -266,11 +266,19 @@ fn queues_of(page: &str) -> Vec<String> {
     arrivals.flat_map(|it| it.labels.into_iter().map(|(_, queue)| queue)).collect()
 }
 
-/// Prints what a run folder has of a queue: a line for each of its windows.
-pub(super) fn run_folder(dir: &Path, queue: &str, json: bool) -> anyhow::Result<ExitCode> {
+/// Prints what a run folder has of a queue: a line for each of its windows, or for the first `lines_max` of them.
+pub(super) fn run_folder(
+    dir: &Path,
+    queue: &str,
+    lines_max: Option<u64>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
     let run = RunFolder::read(dir)?;
     let mut lines = Lines { json, printed: 0 };
     for window in run.windows.iter().filter(|window| window.queue == queue) {
+        if lines_max.is_some_and(|max| lines.printed >= max) {
+            return Ok(ExitCode::SUCCESS);
+        }
         lines.print(&QueueSums::from_window(window), window.end_unix_us())?;
     }
     if lines.printed == 0 {

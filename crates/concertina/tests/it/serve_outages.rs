@@ -147,4 +147,8 @@ fn a_queue_is_watched_at_a_server_and_in_a_run_folder() {
     let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
     assert!(text.starts_with("time ") && text.lines().count() > 2, "{text}");
     assert!(text.contains(" 50.00 %") || text.contains(" 49.") || text.contains(" 50."), "{text}");
+    let first = command.args(["--lines", "2"]).output().unwrap();
+    let of_the_text: Vec<&str> = text.lines().take(3).collect();
+    let first = String::from_utf8(first.stdout).unwrap();
+    assert_eq!(first.lines().collect::<Vec<_>>(), of_the_text, "a head and two lines");
 }
