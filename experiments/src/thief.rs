@@ -14,7 +14,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use record::clock::now;
@@ -56,7 +56,8 @@ struct Loot {
 /// Runs the command while the machine is robbed; prints what was stolen.
 ///
 /// # Errors
-/// If this is not root, or the command cannot be run.
+/// If this is not root, the command cannot be run, or a thread of the thief could not take its processor: what the command
+/// measured then is not of a machine that was robbed.
 pub fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     ensure!((0.0..0.5).contains(&args.share), "--share {}: give 0 to 0.5", args.share);
     ensure!((0.1..=100.0).contains(&args.mean_ms), "--mean-ms {}: give 0.1 to 100", args.mean_ms);
@@ -71,10 +72,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let began = now();
     let status = std::thread::scope(|scope| {
         let (loot, end, until, stat) = (&loot, &end, &until, stat.as_path());
-        for processor in 1..processors {
-            scope.spawn(move || follow(processor, until, end, loot));
-        }
-        scope.spawn(move || lead(args, processors as u64, until, end, loot));
+        let mut thieves: Vec<_> = (1..processors)
+            .map(|processor| scope.spawn(move || follow(processor, until, end, loot)))
+            .collect();
+        thieves.push(scope.spawn(move || lead(args, processors as u64, until, end, loot)));
         scope.spawn(move || {
             while !end.load(Ordering::Relaxed) {
                 let _ = show(stat, loot);
@@ -83,6 +84,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         });
         let status = robbed(&args.command, stat);
         end.store(true, Ordering::Relaxed);
+        for thief in thieves {
+            let stole = thief.join().map_err(|_| anyhow!("a thread of the thief panicked"))?;
+            stole.context("the machine was not robbed all the time")?;
+        }
         status
     })?;
     let total = (now() - began) as f64 * processors as f64;
@@ -117,10 +122,14 @@ fn prepare(processor: usize) -> anyhow::Result<()> {
 }
 
 /// Takes the first processor, and tells the others.
-fn lead(args: &Args, processors: u64, until: &AtomicU64, end: &AtomicBool, loot: &Loot) {
-    if let Err(error) = prepare(0) {
-        return eprintln!("thief: {error:#}");
-    }
+fn lead(
+    args: &Args,
+    processors: u64,
+    until: &AtomicU64,
+    end: &AtomicBool,
+    loot: &Loot,
+) -> anyhow::Result<()> {
+    prepare(0)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
     let mut exponential = |mean_ms: f64| -(1.0 - random.random::<f64>()).ln() * mean_ms;
     let stat = File::open("/proc/stat").ok();
@@ -144,13 +153,17 @@ fn lead(args: &Args, processors: u64, until: &AtomicU64, end: &AtomicBool, loot:
         }
         loot.taken.fetch_add(now() - start, Ordering::Relaxed);
     }
+    Ok(())
 }
 
 /// Takes a processor while the leader says so.
-fn follow(processor: usize, until: &AtomicU64, end: &AtomicBool, loot: &Loot) {
-    if let Err(error) = prepare(processor) {
-        return eprintln!("thief: {error:#}");
-    }
+fn follow(
+    processor: usize,
+    until: &AtomicU64,
+    end: &AtomicBool,
+    loot: &Loot,
+) -> anyhow::Result<()> {
+    prepare(processor)?;
     while !end.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_micros(200));
         let start = now();
@@ -162,6 +175,7 @@ fn follow(processor: usize, until: &AtomicU64, end: &AtomicBool, loot: &Loot) {
             loot.taken.fetch_add(took, Ordering::Relaxed);
         }
     }
+    Ok(())
 }
 
 /// Tasks that run or wait for a processor.
