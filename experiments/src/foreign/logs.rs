@@ -122,7 +122,8 @@ fn judged(
     Ok(())
 }
 
-/// The lines of a run: times are cut off after so many digits.
+/// The lines of a run, as nginx writes them: times are cut off after so many digits, and a duration is the difference of two readings of
+/// its clock. (Durations that were cut off by themselves are half a tick too short in the mean, which is no fault of nginx.)
 fn lines(run: &RunFolder, clock_digits: usize, taken_digits: usize) -> String {
     let mut all: Vec<(u64, u64)> =
         run.times.iter().filter(|t| t.queue == "load").flat_map(|t| t.iter()).collect();
@@ -137,7 +138,9 @@ fn lines(run: &RunFolder, clock_digits: usize, taken_digits: usize) -> String {
     };
     let mut text = String::new();
     for (end, took) in all {
-        let _ = writeln!(text, "{} 200 {}", cut(end, clock_digits), cut(took, taken_digits));
+        let tick = 10u64.pow(9 - taken_digits as u32);
+        let taken = end / tick * tick - end.saturating_sub(took) / tick * tick;
+        let _ = writeln!(text, "{} 200 {}", cut(end, clock_digits), cut(taken, taken_digits));
     }
     text
 }
