@@ -143,7 +143,7 @@ export interface Status extends Partial<Membership> {
 }
 
 export interface Tiers {
-  devices?: { name: string; state: 'in' | 'out'; out_for_s?: number; damaged: number }[];
+  devices?: { name: string; state: 'in' | 'out'; out_for_s?: number; write_failed?: boolean; damaged: number }[];
   hot: {
     objects: number;
     bytes: number;

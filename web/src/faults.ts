@@ -9,8 +9,9 @@ export function faults(status: Status, tiers: Tiers | null): string[] {
   if (origin?.lost) found.push(`Nothing is served from the origin: ${origin.lost}.`);
   else if (origin?.failing) found.push(`The origin does not answer: ${origin.failing}.`);
   if (origin?.read_only) found.push(`The origin takes no writes: ${origin.read_only}.`);
-  for (const { name, state, out_for_s: outForS } of tiers?.devices ?? []) {
+  for (const { name, state, out_for_s: outForS, write_failed: writeFailed } of tiers?.devices ?? []) {
     if (state === 'out') found.push(`${name} failed${known(outForS) ? ` ${span(outForS)} ago` : ''} and is not used; its objects are read from elsewhere.`);
+    else if (writeFailed) found.push(`${name} takes no writes: the last one failed, and the log has the reason. What it holds is read.`);
   }
   const membership = status.cluster ?? status;
   if (membership.problem) found.push(`etcd does not confirm the members: ${membership.problem}.`);

@@ -141,6 +141,10 @@ impl Config {
             return None;
         }
         let (objects, layers) = (self.node.memory_bytes, self.datasets.layers_bytes);
+        let appends = match self.devices.is_empty() {
+            true => Size(0),
+            false => self.node.appends_bytes_max,
+        };
         let (budgets, bytes) = match (self.node.memory_shared_bytes, &self.datasets.path) {
             (Size(0), None) => (format!("node.memory_bytes is {objects}"), objects.0),
             (Size(0), Some(_)) => (
@@ -148,6 +152,11 @@ impl Config {
                 objects.0.saturating_add(layers.0),
             ),
             (shared, _) => (format!("node.memory_shared_bytes is {shared}"), shared.0),
+        };
+        let bytes = bytes.saturating_add(appends.0);
+        let budgets = match appends {
+            Size(0) => budgets,
+            _ => format!("{budgets}, node.appends_bytes_max {appends}"),
         };
         // A tenth is for connections, uploads, tables and what the allocator rounds up.
         let fits = limit_bytes / 10 * 9;

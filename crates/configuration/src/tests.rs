@@ -427,10 +427,12 @@ fn budgets_that_memory_does_not_hold_are_advised_of() {
         Config::parse("", "", &set).unwrap().memory_advice(limit_bytes)
     };
     let gib = |n: u64| n << 30;
-    assert_eq!(advice(&["node.memory_bytes=9GiB"], gib(10)), None);
+    assert_eq!(advice(&["node.memory_bytes=8GiB"], gib(10)), None);
     let node = advice(&["node.memory_bytes=10GB"], gib(10)).unwrap();
     assert!(
-        node.contains("node.memory_bytes is 10GB, and this process may use 10.0 GiB"),
+        node.contains(
+            "node.memory_bytes is 10GB, node.appends_bytes_max 64MiB, and this process may use 10.0 GiB"
+        ),
         "{node}"
     );
     assert!(node.ends_with("at most 9.0 GiB fit"), "{node}");
@@ -439,9 +441,14 @@ fn budgets_that_memory_does_not_hold_are_advised_of() {
     assert_eq!(advice(&layers, gib(10)), None);
     let served = [&layers[..], &["datasets.path=copies"]].concat();
     assert!(advice(&served, gib(10)).unwrap().contains("datasets.layers_bytes 2GiB"));
-    let shared = [&served[..], &["node.memory_shared_bytes=9GiB"]].concat();
+    let shared = [&served[..], &["node.memory_shared_bytes=8GiB"]].concat();
     assert_eq!(advice(&shared, gib(10)), None);
-    assert!(advice(&shared, gib(9)).unwrap().contains("node.memory_shared_bytes is 9GiB"));
+    assert!(advice(&shared, gib(8)).unwrap().contains("node.memory_shared_bytes is 8GiB"));
+    // So do objects that wait to be written to devices.
+    let appends = |bytes: &'static str| ["node.memory_bytes=8GiB", bytes];
+    assert_eq!(advice(&appends("node.appends_bytes_max=1GiB"), gib(10)), None);
+    let more = advice(&appends("node.appends_bytes_max=2GiB"), gib(10)).unwrap();
+    assert!(more.contains("node.appends_bytes_max 2GiB, and"), "{more}");
     // The largest size that can be written is not too large to be added up.
     assert!(advice(&["node.memory_bytes=9223372036854775807"], u64::MAX / 2).is_some());
 }

@@ -77,6 +77,11 @@ impl Metrics {
             ("concertina_device_objects", "Objects on devices.", contents.device_objects as u64),
             ("concertina_index_bytes", "Memory of the index of devices.", contents.index_bytes),
             ("concertina_device_bytes", "Bytes on devices.", device_bytes),
+            (
+                "concertina_appends_waiting_bytes",
+                "Memory of the objects that wait to be written to devices.",
+                contents.appending_bytes,
+            ),
             ("concertina_requests_waiting", "Requests waiting in the node.", waiting as u64),
         ] {
             page.single(name, Kind::Gauge, help, value as f64);

@@ -8,7 +8,7 @@ use engine::status::{Connections, GatewayProcess, NodeMismatch, ProcessStatus};
 use http::{Response, StatusCode};
 
 use super::gateway::Gateway;
-use front::health::origin_status;
+use front::health::{Fault, Part, origin_faults, origin_status};
 use store::Store as _;
 use wire::body::ReplyBody;
 use wire::exposition::{Exposition, Kind};
@@ -43,12 +43,18 @@ pub async fn status(access: &Arc<Gateway>) -> Response<ReplyBody> {
     json(StatusCode::OK, &ProcessStatus::Gateway(Box::new(status)), None)
 }
 
-/// What keeps the gateway from serving: no node answers, and the origin keeps nothing; and what is less than it should be: nodes
-/// that do not answer.
-pub fn silent_nodes(access: &Arc<Gateway>) -> (Option<String>, Option<String>) {
+/// The faults of the parts that the gateway depends on.
+pub async fn faults(access: &Arc<Gateway>) -> Vec<Fault> {
+    let mut faults = origin_faults(&access.front, access.origin()).await;
+    faults.extend(silent_nodes(access));
+    faults
+}
+
+/// The nodes that do not answer. The gateway serves without them, unless none answers and the origin keeps nothing.
+fn silent_nodes(access: &Arc<Gateway>) -> Option<Fault> {
     let (silent, members) = access.router.drive.silent();
     if silent.is_empty() {
-        return (None, None);
+        return None;
     }
     let name = |node| access.router.name(Some(node));
     let nodes: Vec<String> =
@@ -56,20 +62,19 @@ pub fn silent_nodes(access: &Arc<Gateway>) -> (Option<String>, Option<String>) {
     let count = nodes.len();
     let text = format!("{count} of {members} nodes fail ({})", nodes.join(", "));
     // Otherwise reads go on from the origin.
-    match count == members && !access.origin().is_durable() {
-        true => (Some(text), None),
-        false => (None, Some(text)),
-    }
+    let is_fatal = count == members && !access.origin().is_durable();
+    Some(Fault { part: Part::Node, reason: text, is_fatal })
 }
 
 /// Replies with the gateway's metrics in Prometheus text format.
-pub fn metrics(access: &Arc<Gateway>) -> Response<ReplyBody> {
+pub async fn metrics(access: &Arc<Gateway>) -> Response<ReplyBody> {
     let (status, _) = access.router.drive.status(clock::now());
     let mut page = access.metrics.queues();
     access.live.add_metrics(&mut page);
     add(&mut page, &status);
     let common = access.membership.follower().map(|it| it.common());
     membership::add_metrics(&mut page, common);
+    front::health::add_metrics(&mut page, &faults(access).await);
     page.connections(access.connections.count(), access.connections.max());
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
 }

@@ -26,11 +26,7 @@ impl Gateway {
         if path == "/healthz" || path == "/readyz" {
             only_get(&request)?;
             return Ok(match path {
-                "/readyz" => {
-                    let (lost, degraded) = admin::silent_nodes(self);
-                    let origin = &self.router.backend.origin;
-                    front::health::ready(&self.front, origin, lost, degraded).await
-                }
+                "/readyz" => front::health::ready(&self.front, &admin::faults(self).await),
                 _ => front::health::alive(),
             });
         }
@@ -63,7 +59,7 @@ impl Gateway {
                 let query = request.uri().query().unwrap_or("").to_owned();
                 list::list(&**self, lane, &query).await
             }
-            "/metrics" => Ok(admin::metrics(self)),
+            "/metrics" => Ok(admin::metrics(self).await),
             "/admin/status" => Ok(admin::status(self).await),
             "/admin/members" => {
                 let known = self.membership.members();

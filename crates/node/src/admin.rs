@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::node::{DeviceState, Tiers};
 use engine::status::{Connections, NodeProcess, ProcessStatus};
 use http::{Response, StatusCode};
 
@@ -9,14 +10,39 @@ use super::peers;
 use super::state::Node;
 use super::tiers;
 use configuration::Role;
-use front::health::origin_status;
+use front::health::{self, Fault, Part, origin_faults, origin_status};
 use live::Controls as _;
 use record::clock;
 use wire::body::ReplyBody;
 use wire::problem::{json, typed};
 
+/// `/readyz`.
+pub async fn ready(shared: &Arc<Node>) -> Response<ReplyBody> {
+    let tiers = shared.drive.tiers(clock::now());
+    health::ready(shared, &faults(shared, &tiers).await)
+}
+
+/// The faults of the parts that the node depends on.
+async fn faults(shared: &Arc<Node>, tiers: &Tiers) -> Vec<Fault> {
+    let mut faults = origin_faults(shared, shared.drive.origin()).await;
+    faults.extend(tiers.devices.iter().filter_map(|device| {
+        let name = &device.name;
+        let reason = match device.state {
+            DeviceState::Out => {
+                format!("{name} failed and is not used; its objects are read from elsewhere")
+            }
+            DeviceState::In if device.write_failed => {
+                format!("{name} takes no writes; what it holds is read")
+            }
+            DeviceState::In => return None,
+        };
+        Some(Fault::degraded(Part::Device, reason))
+    }));
+    faults
+}
+
 /// Replies with the node's metrics in Prometheus text format.
-pub fn metrics(shared: &Arc<Node>) -> Response<ReplyBody> {
+pub async fn metrics(shared: &Arc<Node>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
     let mut page = shared.metrics.node(&contents, waiting);
     page.connections(shared.connections.count(), shared.connections.max());
@@ -25,7 +51,9 @@ pub fn metrics(shared: &Arc<Node>) -> Response<ReplyBody> {
     let peers = shared.drive.peers().map(|peers| &peers.counts);
     let disks = shared.drive.disks();
     let scrubbed = |id| disks.map_or((0, 0), |disks| disks.scrubbed(id));
-    tiers::add_metrics(&mut page, &shared.drive.tiers(clock::now()), scrubbed);
+    let tiers = shared.drive.tiers(clock::now());
+    tiers::add_metrics(&mut page, &tiers, scrubbed);
+    health::add_metrics(&mut page, &faults(shared, &tiers).await);
     let warmed = shared.drive.warmed().unwrap_or_default();
     peers::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()), &warmed);
     let follower = shared.membership().and_then(|membership| membership.follower());

@@ -63,7 +63,7 @@ async fn route(
     if is_health(path) {
         only_get(&request)?;
         return Ok(match path {
-            "/readyz" => health::ready(shared, shared.drive.origin(), None, None).await,
+            "/readyz" => admin::ready(shared).await,
             _ => health::alive(),
         });
     }
@@ -133,7 +133,7 @@ async fn administration(shared: &Arc<Node>, request: Request<Incoming>) -> HttpR
     match path {
         "/metrics" => {
             only_get(&request)?;
-            Ok(admin::metrics(shared))
+            Ok(admin::metrics(shared).await)
         }
         "/admin/status" => {
             only_get(&request)?;

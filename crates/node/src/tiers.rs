@@ -116,6 +116,12 @@ const OF_DEVICES: &[OfDevice] = &[
         |device| f64::from(u8::from(device.state == DeviceState::In)),
     ),
     (
+        "concertina_device_writable",
+        Kind::Gauge,
+        "1 while the device takes writes; 0 after one that failed, until one succeeds.",
+        |device| f64::from(u8::from(!device.write_failed)),
+    ),
+    (
         "concertina_device_expected_seconds",
         Kind::Gauge,
         "Expected response of a read that comes now.",

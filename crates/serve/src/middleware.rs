@@ -16,7 +16,7 @@ use record::clock;
 
 use configuration::Config;
 use front::Front;
-use front::health;
+use front::health::{self, Fault, Part};
 use front::http::{Service, admit, is_health};
 use front::observe::Observed;
 use front::quick::{Never, Quick};
@@ -116,6 +116,7 @@ impl Middleware {
         let status = self.proxy().status(clock::now());
         add_pools(&mut page, &status);
         add_servers(&mut page, &status);
+        health::add_metrics(&mut page, &faults(&status));
         membership::add_metrics(&mut page, self.follower.as_ref().map(Follower::common));
         page.connections(self.proxy().connections(), self.proxy().connections_max());
         typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
@@ -141,10 +142,7 @@ impl Middleware {
         if is_health(path) {
             only_get(&request)?;
             return Ok(match path {
-                "/readyz" => {
-                    let (lost, degraded) = lost(&self.proxy().status(clock::now()));
-                    health::ready_without_origin(self, lost, degraded)
-                }
+                "/readyz" => health::ready(self, &faults(&self.proxy().status(clock::now()))),
                 _ => health::alive(),
             });
         }
@@ -171,10 +169,11 @@ impl Middleware {
     }
 }
 
-/// What keeps a proxy from serving: a pool none of whose servers can be reached; and what is less than it should be:
-/// servers that cannot, or that are still to be emptied.
-fn lost(status: &Pools) -> (Option<String>, Option<String>) {
-    let (mut lost, mut degraded) = (Vec::new(), Vec::new());
+/// Servers that cannot be reached, or that are still to be emptied. A pool none of whose servers can be reached keeps the proxy from
+/// serving.
+fn faults(status: &Pools) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let degraded = |reason| Fault::degraded(Part::Server, reason);
     for pool in &status.pools {
         let servers = pool.servers.iter().filter_map(|&at| status.servers.get(at));
         let (mut down, mut of, mut is_reached) = (Vec::new(), 0, false);
@@ -186,18 +185,19 @@ fn lost(status: &Pools) -> (Option<String>, Option<String>) {
                 let rests = if server.answers { ", and answers again but rests" } else { "" };
                 down.push(format!("{}: {why}{rests}", server.name));
             } else if server.stale {
-                degraded.push(format!("{} is to be emptied before it is read", server.name));
+                faults
+                    .push(degraded(format!("{} is to be emptied before it is read", server.name)));
             }
         }
         if down.is_empty() {
             continue;
         }
         let (count, name) = (down.len(), &pool.name);
-        let text = format!("{count} of {of} servers of the pool {name} fail ({})", down.join(", "));
-        if is_reached { degraded.push(text) } else { lost.push(text) }
+        let reason =
+            format!("{count} of {of} servers of the pool {name} fail ({})", down.join(", "));
+        faults.push(Fault { part: Part::Server, reason, is_fatal: !is_reached });
     }
-    let joined = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join("; "));
-    (joined(lost), joined(degraded))
+    faults
 }
 
 /// The end of a metric's name, its explanation, and its value.

@@ -56,6 +56,7 @@ pub fn node_text(url: &str, node: &NodeProcess, tiers: &Tiers) -> String {
 
 fn device_text(device: &DeviceTier) -> String {
     let state = match (device.state, device.out_for_s) {
+        (DeviceState::In, _) if device.write_failed => ", TAKES NO WRITES".to_owned(),
         (DeviceState::In, _) => String::new(),
         (DeviceState::Out, Some(out_for_s)) => format!(", OUT for {}", time(out_for_s)),
         (DeviceState::Out, None) => ", OUT".to_owned(),
@@ -210,6 +211,7 @@ mod tests {
             class: DeviceClass::Bulk,
             state: DeviceState::Out,
             out_for_s: Some(7.2),
+            write_failed: false,
             queue_length: 1,
             parallel: 8,
             depth: serde_json::from_value(
@@ -249,6 +251,9 @@ mod tests {
             "no hot copies",
         ];
         assert_has(&node_text("http://a", &node(), &tiers), &parts);
+        let readable = DeviceTier { state: DeviceState::In, write_failed: true, ..device() };
+        let readable = Tiers { devices: vec![readable], ..Tiers::default() };
+        assert_has(&node_text("http://a", &node(), &readable), &[", TAKES NO WRITES\n"]);
         // As the reply has it.
         let reply = serde_json::to_value(&tiers).unwrap();
         assert_eq!(serde_json::from_value::<Tiers>(reply).unwrap(), tiers);

@@ -130,8 +130,14 @@ fn query(address: SocketAddr, text: &str) -> Result<Vec<Value>, String> {
 }
 
 /// What a node without gateways and hot devices, seconds after its start, has nothing to say of.
-const EMPTY: [&str; 3] =
-    ["Nodes as gateways see them", "Retries and hedges", "Requests in progress, and bound"];
+const EMPTY: [&str; 6] = [
+    "Nodes as gateways see them",
+    "Retries and hedges",
+    "Requests in progress, and bound",
+    "Servers as proxies see them",
+    "Refusals of pools, by reason",
+    "Requests of pools",
+];
 
 #[test]
 fn a_prometheus_that_scrapes_a_loaded_node_answers_the_dashboard() {

@@ -86,6 +86,8 @@ fn an_origin_that_was_moved_away_is_answered_503_and_forgets_nothing() {
     assert_eq!(client.put("/objects/kept", b"kept").status, 200);
     assert_eq!(client.put("/objects/large", &large).status, 200);
     assert_eq!(client.get("/readyz").status, 200);
+    let degraded = "concertina_degraded{what=\"origin\"}";
+    assert!(client.get("/metrics").text().contains(&format!("{degraded} 0\n")));
     put_away(folder.path());
     let wait = || std::thread::sleep(std::time::Duration::from_millis(50));
     wait();
@@ -103,6 +105,7 @@ fn an_origin_that_was_moved_away_is_answered_503_and_forgets_nothing() {
     let ready = client.get("/readyz");
     assert_eq!(ready.status, 503);
     assert!(ready.text().contains("put the folder back"), "{}", ready.text());
+    assert!(client.get("/metrics").text().contains(&format!("{degraded} 1\n")));
     assert_eq!(client.get("/healthz").status, 200);
     // An empty folder in its place, such as that of a file system that is not mounted.
     fs::create_dir(folder.path().join("origin")).unwrap();

@@ -190,3 +190,32 @@ fn a_device_that_cannot_be_used_is_named_and_the_others_serve() {
     assert!(metrics.contains(out), "{metrics}");
     server.stop();
 }
+
+/// As one whose file system became read-only, or that was unmounted.
+#[test]
+fn a_device_that_takes_no_writes_is_told_of_until_it_takes_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &["node.memory_bytes=0"]);
+    let mut client = Client::connect(server.address());
+    let (device, away) = (folder.path().join("device"), folder.path().join("away"));
+    let writable = "concertina_device_writable{queue=\"device/0\",class=\"bulk\"}";
+    assert!(client.get("/metrics").text().contains(&format!("{writable} 1\n")));
+    std::fs::rename(&device, &away).unwrap();
+    assert_eq!(client.put("/objects/0", &bytes(0, 5_000)).status, 200);
+    let failed = |told: &Value| told["devices"][0]["write_failed"] == true;
+    until(&mut client, "a write failed", failed);
+    let metrics = client.get("/metrics").text();
+    for line in [&format!("{writable} 0\n"), "concertina_degraded{what=\"device\"} 1\n"] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
+    let ready = client.get("/readyz");
+    assert!(ready.status == 200 && ready.text().contains("device/0 takes no writes"));
+    std::fs::rename(&away, &device).unwrap();
+    until(&mut client, "it takes writes again", |told| {
+        let _ = Client::connect(server.address()).put("/objects/1", &bytes(1, 5_000));
+        !failed(told)
+    });
+    let metrics = client.get("/metrics").text();
+    assert!(metrics.contains("concertina_degraded{what=\"device\"} 0\n"), "{metrics}");
+    server.stop();
+}

@@ -412,19 +412,21 @@ fn writer(queue: &Queue<Write>, told: &EventSink) {
         match write {
             Write::Append { device, location, key, object, job } => {
                 let result = device.segments.append(location, &key, &object);
-                let complained = device.complained.swap(result.is_err(), Ordering::Relaxed);
+                let failed_before = device.complained.swap(result.is_err(), Ordering::Relaxed);
                 let full = result.as_ref().is_err_and(is_full);
-                if let Err(error) = &result
-                    && !complained
-                {
-                    if full {
-                        warn!(
-                            "the file system of a device has no more room ({error}): from now on its oldest objects make room for new \
-                             ones; give it fewer `bytes`"
-                        );
-                    } else {
-                        warn!("cannot write to a device: {error}; serving continues without it");
-                    }
+                let name = || device.segments.name();
+                match &result {
+                    Ok(()) if failed_before => info!("{} takes writes again", name()),
+                    Err(error) if !failed_before && full => warn!(
+                        "the file system of {} has no more room ({error}): from now on its oldest objects make room for new \
+                         ones; give it fewer `bytes`",
+                        name()
+                    ),
+                    Err(error) if !failed_before => warn!(
+                        "{} takes no writes: {error}; what it holds is read, and new objects are kept elsewhere until a write succeeds",
+                        name()
+                    ),
+                    _ => {}
                 }
                 told(clock::now(), Event::Appended { job, written: result.is_ok(), full });
             }

@@ -55,6 +55,8 @@ pub(super) struct Device {
     pub piece_bytes: u64,
     /// No writes before this time, because one failed: a full device need not fail each of them.
     pub paused_until: Nanos,
+    /// Whether the last write failed for another reason than a lack of room.
+    pub write_failed: bool,
     pub service: Service,
     /// The time for which a read holds a server until the next may have it: the service of a piece, or
     /// of a read that is not in pieces.
@@ -94,6 +96,7 @@ impl Device {
                 .then(|| Depth::new(settings.servers, settings.servers_max)),
             piece_bytes: settings.piece_bytes,
             paused_until: 0,
+            write_failed: false,
             service: Service::default(),
             turns: Service::default(),
             health: Health::default(),
@@ -186,8 +189,12 @@ impl Device {
     pub fn appended(&mut self, end: AppendEnd, now: Nanos) {
         match end {
             // A write that succeeds proves nothing: what it wrote must be read.
-            AppendEnd::Written => self.health.trial_over(),
+            AppendEnd::Written => {
+                self.write_failed = false;
+                self.health.trial_over();
+            }
             AppendEnd::Failed => {
+                self.write_failed = true;
                 self.paused_until = now + APPEND_PAUSE;
                 self.health.failed_to_write(now);
             }

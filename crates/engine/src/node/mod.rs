@@ -106,6 +106,9 @@ pub struct Contents {
     pub index_bytes: u64,
     /// Bytes on each device, replaced versions included.
     pub device_bytes: Vec<u64>,
+    /// Bytes of memory of the objects that wait to be written to devices.
+    #[serde(default)]
+    pub appending_bytes: u64,
     /// Reads that wait for a device or the origin, by key.
     pub flights: usize,
     /// Readers that wait for these.
@@ -320,6 +323,7 @@ impl<P: Payload> Node<P> {
             device_objects: self.index.len(),
             index_bytes: self.index.memory_bytes(),
             device_bytes: self.devices.iter().map(|d| d.log.bytes()).collect(),
+            appending_bytes: self.appending_bytes,
             flights: self.flights.len(),
             readers: self.flights.readers(),
             writers: self.writers.len()

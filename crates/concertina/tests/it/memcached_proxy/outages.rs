@@ -44,6 +44,12 @@ impl Proxy {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
+    /// Whether `/metrics` says that a server fails.
+    fn counts_a_fault(&self) -> bool {
+        let metrics = Client::connect(self.http.parse().unwrap()).get("/metrics").text();
+        metrics.contains("concertina_degraded{what=\"server\"} 1\n")
+    }
+
     /// The status and the body of `/readyz`.
     pub(super) fn ready(&self) -> (u16, String) {
         let reply = Client::connect(self.http.parse().unwrap()).get("/readyz");
@@ -76,6 +82,7 @@ fn an_outage_is_told_once_with_its_end() {
     ));
     assert_eq!(proxy.ask("set k 0 0 1\r\nx\r\nget k nope\r\n").lines().count(), 4);
     assert_eq!(proxy.ready().0, 200);
+    assert!(!proxy.counts_a_fault());
     let port = names[1].rsplit(':').next().unwrap().to_owned();
     drop(servers.pop());
     until("the failure", || {
@@ -84,6 +91,7 @@ fn an_outage_is_told_once_with_its_end() {
     });
     let (status, text) = proxy.ready();
     assert!(status == 200 && text.contains("1 of 2 servers of the pool main fail (b: "), "{text}");
+    assert!(proxy.counts_a_fault());
     let arguments = ["status", "--server", &format!("http://{}", proxy.http)];
     let output = Command::new(env!("CARGO_BIN_EXE_concertina")).args(arguments).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

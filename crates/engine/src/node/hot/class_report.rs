@@ -60,6 +60,9 @@ pub struct DeviceTier {
     /// Seconds since it was taken out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_for_s: Option<f64>,
+    /// Whether its last write failed: it takes no further objects until one succeeds. A full device goes on.
+    #[serde(default)]
+    pub write_failed: bool,
     /// Requests waiting and in service.
     pub queue_length: u32,
     /// Reads that it serves at once.
@@ -165,6 +168,7 @@ impl<P: Payload> Node<P> {
                 .health
                 .out_since()
                 .map(|since| now.saturating_sub(since) as f64 / SECOND as f64),
+            write_failed: device.write_failed,
             queue_length: device.queue.length(),
             parallel: device.servers,
             depth: device.depth.as_ref().and_then(Depth::reason),

@@ -1,6 +1,6 @@
 //! [`Node::hit`] beside its twin: the same read as an event.
 
-use ground::window::{self, Nanos, Outcome};
+use ground::window::{self, Nanos, Outcome, SECOND};
 use proptest::prelude::*;
 
 use super::*;
@@ -192,6 +192,7 @@ fn a_cleared_node_holds_nothing() {
         }));
     }
     // One is written, the other not yet.
+    assert!(node.contents().appending_bytes >= 2 * 720);
     node.handle(2, Event::Appended { job: jobs[0], written: true, full: false }, &mut Vec::new());
     assert!(node.hit(2, &keys[1], &mut Vec::new()).is_some());
     node.handle(3, Event::Clear, &mut Vec::new());
@@ -208,4 +209,28 @@ fn a_cleared_node_holds_nothing() {
         assert!(matches!(actions[..], [Action::Fetch { .. }]), "{actions:?}");
     }
     assert_eq!((node.contents().memory_objects, node.contents().memory_bytes), (0, 0));
+    assert_eq!(node.contents().appending_bytes, 0);
+}
+
+#[test]
+fn a_device_whose_last_write_failed_is_told_of_until_one_succeeds() {
+    let with = Settings { devices: vec![device()], appends_bytes_max: 1 << 20, ..settings() };
+    let mut node: Node<Size> = Node::new(with, 0);
+    let ends = [(false, false), (true, false), (false, true)];
+    for ((request, now), (written, full)) in (0..).zip((1..).map(|s| s * 10 * SECOND)).zip(ends) {
+        let key = Key::from(&b"a"[..]);
+        handled(&mut node, now, Event::WriteBegin { request, key: key.clone(), epoch: None });
+        let payload = Size { bytes: 700, stored_bytes: 720, etag: Etag::from("e") };
+        let end = Event::WriteEnd { request, key, payload: Some(payload) };
+        let actions = handled(&mut node, now, end);
+        let jobs = actions.iter().filter_map(|action| match action {
+            Action::Append { job, .. } => Some(*job),
+            _ => None,
+        });
+        let jobs: Vec<JobId> = jobs.collect();
+        assert_eq!(jobs.len(), 1, "{actions:?}");
+        handled(&mut node, now, Event::Appended { job: jobs[0], written, full });
+        // A full device makes room.
+        assert_eq!(node.tiers(now).devices[0].write_failed, !written && !full);
+    }
 }
