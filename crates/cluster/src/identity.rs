@@ -18,7 +18,7 @@ use super::about::{BYTES_MAX as ABOUT_BYTES_MAX, parse_report};
 use super::error::Error;
 use super::header::ask_headers;
 use configuration::Config;
-use membership::{Etcd, If, Members, Membership, Put};
+use membership::{Etcd, Members, Membership, Put, Unchanged};
 use peer::{Limits, Outgoing, Pool, RequestHead};
 use wire::headers;
 use wire::tls::dialer;
@@ -113,7 +113,7 @@ fn remember_etcd(config: &Config, record: &IdentityRecord, create: bool) -> Resu
             }
             let revision = found.map_or(0, |pair| pair.revision);
             let put = Put::Value(&key, value.as_bytes(), None);
-            let done = etcd.change(&[If::Revision(&key, revision)], &[put]).await?;
+            let done = etcd.change(&[Unchanged { key: &key, revision }], &[put]).await?;
             // Another process was faster; with the same origin, if both found it.
             let now = if done { None } else { etcd.get(&key).await? };
             Ok(match now.is_none_or(|pair| pair.value == value.as_bytes()) {

@@ -14,4 +14,4 @@ pub use error::Error;
 pub use header::{ask_headers, authorization, fingerprint, hexadecimal};
 pub use mismatch::Mismatches;
 pub use roll::Roll;
-pub use terms::{deadline, epoch};
+pub use terms::{deadline, epoch, patience};

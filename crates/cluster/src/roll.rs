@@ -8,7 +8,7 @@ use engine::route::{NodeId, Ring};
 use http::HeaderValue;
 
 use super::error::Error;
-use membership::{Members, Roster};
+use membership::{MEMBERS_MAX, Members};
 use peer::{Limits, Pool, RequestHead};
 use wire::tls::Dialer;
 
@@ -49,7 +49,7 @@ impl Roll {
             let invalid = |source| Error::Name { name: member.name.clone(), source };
             HeaderValue::from_str(&member.name).map_err(invalid)?;
         }
-        let room = if is_leased { Roster::members_max() } else { members.len() };
+        let room = if is_leased { MEMBERS_MAX } else { members.len() };
         let roll = Roll {
             slots: (0..room).map(|_| OnceLock::new()).collect(),
             length: AtomicUsize::new(0),

@@ -6,6 +6,16 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use wire::headers;
 use wire::problem::Problem;
 
+/// How long the sender of a request waits for its reply; `None` if it does not say.
+///
+/// # Errors
+///
+/// 400 if the header is not a whole number.
+pub fn patience(headers: &HeaderMap) -> Result<Option<Nanos>, Problem> {
+    let ms = number(headers, &headers::DEADLINE_MS, " of milliseconds")?;
+    Ok(ms.map(|ms| ms.saturating_mul(1_000_000)))
+}
+
 /// The deadline of a request, on this node's clock; `None` if it has none. The relative limit
 /// counts from when the request was received. That may be long after it was sent (a link was down,
 /// a process stood still), so for writes a gateway also sends an absolute limit on this node's
@@ -15,8 +25,7 @@ use wire::problem::Problem;
 ///
 /// 400 if a header is not a whole number.
 pub fn deadline(headers: &HeaderMap, received: Nanos) -> Result<Option<Nanos>, Problem> {
-    let left_ms = number(headers, &headers::DEADLINE_MS, " of milliseconds")?;
-    let left = left_ms.map(|ms| received.saturating_add(ms.saturating_mul(1_000_000)));
+    let left = patience(headers)?.map(|left| received.saturating_add(left));
     let not_after = number(headers, &headers::NOT_AFTER_NS, " of nanoseconds")?;
     Ok(left.into_iter().chain(not_after).min())
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use ground::Key;
 use ground::hex;
 use ground::window::Nanos;
+use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RANGE};
-use http::{Method, StatusCode};
 
 use device::object::META_PREFIX;
 use origin::Attributes;
@@ -110,11 +110,6 @@ impl NodeRequest {
 ///
 /// 400 if the header is not a whole number.
 pub fn patience(given: &HeaderMap, max: Nanos) -> Result<(Nanos, bool), Problem> {
-    let Some(value) = given.get(&headers::DEADLINE_MS) else { return Ok((max, false)) };
-    let ms = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
-    let bad = || {
-        let what = "concertina-deadline-ms must be a whole number of milliseconds";
-        Problem::new(StatusCode::BAD_REQUEST, what)
-    };
-    Ok((ms.ok_or_else(bad)?.saturating_mul(1_000_000).min(max), true))
+    let own = cluster::patience(given)?;
+    Ok((own.unwrap_or(max).min(max), own.is_some()))
 }

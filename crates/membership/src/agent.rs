@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use super::common::{Common, Document};
 use super::contact::{Contact, Order, Written, lock};
 use super::error::Error;
-use super::etcd::{Etcd, EtcdError, If, Put};
+use super::etcd::{Etcd, EtcdError, Put, Unchanged};
 use super::members::{Members, MembersView};
 use super::probes::Probes;
 use super::roster::{Roster, State};
@@ -398,7 +398,7 @@ impl Agent {
         };
         let value = serde_json::to_vec(&me.alive).unwrap_or_default();
         let put = Put::Value(&me.key, &value, Some(lease));
-        self.etcd.change(&[If::Revision(&me.key, revision)], &[put]).await?;
+        self.etcd.change(&[Unchanged { key: &me.key, revision }], &[put]).await?;
         Ok(true)
     }
 
@@ -503,7 +503,7 @@ impl Agent {
         };
         let view = format!("{}/view", self.prefix);
         let put = Put::Value(&view, &value, None);
-        self.etcd.change(&[If::Revision(&view, snapshot.revision)], &[put]).await?;
+        self.etcd.change(&[Unchanged { key: &view, revision: snapshot.revision }], &[put]).await?;
         Ok(true)
     }
 }

@@ -76,10 +76,12 @@ pub enum Put<'a> {
     Delete(&'a str),
 }
 
-/// What must hold for a change to be made.
-pub enum If<'a> {
-    /// The key was last changed at this revision; 0: it does not exist.
-    Revision(&'a str, i64),
+/// What must hold for a change to be made: a key was not changed meanwhile.
+pub struct Unchanged<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The revision at which it was last changed; 0: it does not exist.
+    pub revision: i64,
 }
 
 struct Endpoint {
@@ -387,12 +389,12 @@ impl Etcd {
     /// See [`EtcdError`]. The changes may have been made if no server answered.
     pub async fn change(
         &mut self,
-        conditions: &[If<'_>],
+        conditions: &[Unchanged<'_>],
         puts: &[Put<'_>],
     ) -> Result<bool, EtcdError> {
         let compare: Vec<Value> = conditions
             .iter()
-            .map(|If::Revision(key, revision)| {
+            .map(|Unchanged { key, revision }| {
                 json!({
                     "key": base64(key.as_bytes()), "target": "MOD", "result": "EQUAL",
                     "mod_revision": revision.to_string(),

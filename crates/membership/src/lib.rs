@@ -21,9 +21,9 @@ mod snapshot;
 
 pub use common::{Common, Document, NotWritten, add_metrics};
 pub use error::Error;
-pub use etcd::{Etcd, EtcdError, If, Put, pairs as etcd_pairs, parse_change_reply};
+pub use etcd::{Etcd, EtcdError, Put, Unchanged, pairs as etcd_pairs, parse_change_reply};
 pub use follower::Follower;
 pub use members::{Members, MembersView};
 pub use membership::Membership;
 pub use orders::{answer, configure};
-pub use roster::{Roster, State};
+pub use roster::{MEMBERS_MAX, Roster, State};

@@ -170,11 +170,6 @@ impl Roster {
         Ok(())
     }
 
-    /// Maximum members, those that have left included.
-    pub fn members_max() -> usize {
-        MEMBERS_MAX
-    }
-
     /// The value for etcd.
     ///
     /// # Errors

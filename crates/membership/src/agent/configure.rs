@@ -2,7 +2,7 @@
 
 use super::{Agent, Written};
 use crate::common::{self, NotWritten};
-use crate::etcd::{EtcdError, If, Put};
+use crate::etcd::{EtcdError, Put, Unchanged};
 use crate::snapshot::Snapshot;
 
 impl Agent {
@@ -53,7 +53,11 @@ impl Agent {
         };
         let key = common::key(&self.prefix);
         let put = Put::Value(&key, &value, None);
-        match self.etcd.change(&[If::Revision(&key, snapshot.config_revision)], &[put]).await {
+        match self
+            .etcd
+            .change(&[Unchanged { key: &key, revision: snapshot.config_revision }], &[put])
+            .await
+        {
             Ok(true) => {
                 let version = new.version;
                 self.common.read(Some(&Ok(new)));

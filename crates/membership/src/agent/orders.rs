@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Agent;
-use crate::etcd::{EtcdError, If, Put};
+use crate::etcd::{EtcdError, Put, Unchanged};
 use crate::roster::Roster;
 use crate::snapshot::Snapshot;
 
@@ -35,7 +35,11 @@ impl Agent {
             }
         };
         let put = Put::Value(&view, &value, None);
-        match self.etcd.change(&[If::Revision(&view, snapshot.revision)], &[put]).await {
+        match self
+            .etcd
+            .change(&[Unchanged { key: &view, revision: snapshot.revision }], &[put])
+            .await
+        {
             Ok(true) => {
                 let _ = done.send(Ok(next.epoch));
             }
