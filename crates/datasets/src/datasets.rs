@@ -29,7 +29,7 @@ use dataset::{Info, remote};
 use live::LiveModel;
 use live::memory::Memory;
 use membership::Membership;
-use origin::Origin;
+use origin::{Origin, TimeLimited};
 use record::clock;
 use wire::lane::{RequestRecord, ThreadRecorder};
 use wire::pace::Pace;
@@ -192,6 +192,8 @@ impl Datasets {
         now: Nanos,
     ) -> Result<Datasets> {
         let one_in = config.observe.sample_one_in;
+        let timeout = Duration::from_secs_f64(config.origin.timeout_s);
+        let origin: Arc<dyn Origin> = Arc::new(TimeLimited::new(origin, timeout));
         let common = |copies: Option<PathBuf>, Duties { is_mine, seals }: Duties| {
             Arc::new(Common {
                 origin: origin.clone(),

@@ -30,12 +30,11 @@ mod settings;
 mod sharing;
 mod store;
 mod temporary;
+mod time_limit;
 mod tree;
 mod write;
 
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use chunks::{BoxFuture, Chunks, SingleChunk};
 pub use error::{Error, OpenError};
@@ -52,25 +51,11 @@ pub use section::{Checks, Mistake, Secret, Section, with_short_numbers};
 pub use settings::{Kind, Settings, Size};
 pub use sharing::Sharing;
 pub use store::{Origin, StoredObject};
+pub use time_limit::{TimeLimited, within};
 pub use write::{Condition, Fence, Staged};
 
 /// The largest object, bytes: S3's own limit. What announces more is refused before any of it is read.
 pub const OBJECT_BYTES_MAX: u64 = 5 << 40;
-
-/// Waits for a request to the origin for at most `timeout`; `what` names the request in the error.
-///
-/// # Errors
-///
-/// [`Error::TimedOut`] after the timeout, and what the request fails with.
-pub async fn within<T>(
-    timeout: Duration,
-    what: &str,
-    request: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let seconds = timeout.as_secs_f64();
-    let timed_out = || Error::TimedOut(format!("no answer to {what} within {seconds} s"));
-    tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| Err(timed_out()))
-}
 
 /// Opens the configured origin. `sharing` states whether other processes use the folder at the same
 /// time; it does not matter for an S3-compatible store.

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dataset::manifest::Manifest;
 use ground::Key;
 use origin::{
     Attributes, BoxFuture, Chunks, Condition, Entry, Error, Folder, KeyRange, Metadata, Origin,
     Sharing, Staged, StoredObject,
 };
+use shard::record::{Format, Schema};
 
-use crate::serve_client::{Client, bytes, spawn, start_on};
+use crate::serve_client::{Client, bytes, spawn, start_on, until};
 
 /// How an origin is to behave.
 #[derive(Default)]
@@ -184,6 +186,30 @@ fn an_origin_that_hangs_is_told_and_full_queues_are_refused() {
     faults.hang.store(false, Ordering::Relaxed);
     assert_eq!(client.put("/objects/kept", b"4").status, 200);
     assert_eq!(client.get("/objects/kept").body, b"4");
+    server.stop();
+}
+
+/// A dataset does one thing after the other: a request without an end would keep it, and its appends' memory, for ever.
+#[test]
+fn appends_to_an_origin_that_hangs_end_and_later_ones_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (faults, origin) = faulty(folder.path());
+    let manifest = Manifest::new(Schema::new(Format::Lines));
+    let path = format!("datasets.path={}", folder.path().join("copies").display());
+    let server = start_on(folder.path(), &["origin.timeout_s=0.2", &path], Some(origin));
+    let mut client = Client::connect(server.address());
+    let key = "/objects/datasets%2Fd%2Fdataset.json";
+    assert_eq!(client.put(key, &manifest.encode().unwrap()).status, 200);
+    let append = |client: &mut Client| {
+        client.send("POST", "/datasets/d/records", &[], Some(b"one\n")).unwrap()
+    };
+    assert_eq!(append(&mut client).status, 200);
+    faults.hang.store(true, Ordering::Relaxed);
+    let refused = append(&mut client);
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("within 0.2 s"), "{}", refused.text());
+    faults.hang.store(false, Ordering::Relaxed);
+    until("appends are written again", || append(&mut client).status == 200);
     server.stop();
 }
 
