@@ -36,6 +36,8 @@ use origin::{
 
 /// The prefix of the keys of all datasets.
 pub const PREFIX: &str = "datasets/";
+/// How often the removal of a dataset reads a manifest that others replace.
+const DROP_TRIES: u32 = 8;
 /// Page size of listings.
 const LIST_MAX: usize = 1000;
 
@@ -210,25 +212,38 @@ impl Remote {
     }
 
     /// Removes the dataset: its manifest first, so that it is gone at once, then the files of that manifest. `false` if
-    /// there is none. What an interruption leaves is listed by no manifest, and `push` of another one does not touch it.
+    /// there is none. Files that an interruption leaves are listed by no manifest; the next `push` of the name removes them.
     ///
     /// # Errors
     ///
-    /// Those of the origin; or if the manifest is invalid.
+    /// Those of the origin, where a file that cannot be removed does not keep the others; or if the manifest is invalid, or
+    /// changes faster than it can be read.
     pub async fn drop_all(&self) -> Result<bool> {
-        let Some(Current { manifest, .. }) = self.current().await? else { return Ok(false) };
-        self.origin.delete(&key_of_manifest(&self.name)).await?;
-        let prefix = format!("{PREFIX}{}/{}/", self.name, manifest.id);
-        loop {
-            // From the start each time: what was listed is removed.
-            let page = self.origin.list(prefix.as_bytes(), None, LIST_MAX).await?;
-            if page.is_empty() {
-                return Ok(true);
+        let key = key_of_manifest(&self.name);
+        let mut tries = DROP_TRIES;
+        let id = loop {
+            let Some(Current { manifest, etag }) = self.current().await? else { return Ok(false) };
+            tries -= 1;
+            match self.origin.delete_version(&key, &etag).await {
+                // An append sealed the log, or `push` replaced the dataset, whose files are then others.
+                Err(Error::Condition(_)) if tries > 0 => {}
+                removed => {
+                    removed?;
+                    break manifest.id;
+                }
             }
+        };
+        let prefix = format!("{PREFIX}{}/{id}/", self.name);
+        let (mut after, mut failed) = (None, None);
+        loop {
+            let page = self.origin.list(prefix.as_bytes(), after.as_deref(), LIST_MAX).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.key.to_vec());
             for listed in page {
-                self.origin.delete(&listed.key).await?;
+                failed = self.origin.delete(&listed.key).await.err().or(failed);
             }
         }
+        failed.map_or(Ok(true), |error| Err(error.into()))
     }
 
     /// Whether a file is there.

@@ -191,6 +191,8 @@ async fn an_append_is_checked_against_the_dataset_that_replaced_another() {
 /// An origin that fails on demand: before anything is staged, or after the commit has succeeded.
 struct Faulty {
     inner: Arc<dyn Origin>,
+    /// Another process replaces the dataset before a removal.
+    replaced: AtomicBool,
     before: AtomicBool,
     after: Arc<AtomicBool>,
 }
@@ -212,6 +214,28 @@ impl Staged for FaultyStaged {
                 false => Ok(()),
             }
         })
+    }
+}
+
+impl Faulty {
+    fn new(inner: Arc<dyn Origin>, after: &Arc<AtomicBool>) -> Arc<Faulty> {
+        let before = AtomicBool::new(false);
+        Arc::new(Faulty { inner, replaced: AtomicBool::new(false), before, after: after.clone() })
+    }
+
+    /// Puts another dataset with a shard in place of the one that is there, as `push --replace` does.
+    async fn replace(&self) {
+        if !self.replaced.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let manifest = Manifest::new(Schema::new(Format::Lines));
+        let file = key_of_file("d", &manifest.id, "000001.shard");
+        let text = manifest.encode().unwrap();
+        for (key, bytes) in [(file, b"a shard".to_vec()), (key_of_manifest("d"), text)] {
+            let mut body = SingleChunk::new(Bytes::from(bytes));
+            let staged = self.inner.stage(&key, Attributes::default(), &mut body).await.unwrap();
+            staged.commit(None).await.unwrap();
+        }
     }
 }
 
@@ -243,7 +267,18 @@ impl Origin for Faulty {
         })
     }
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
-        self.inner.delete(key)
+        let key = key.clone();
+        Box::pin(async move {
+            self.replace().await;
+            self.inner.delete(&key).await
+        })
+    }
+    fn delete_version(&self, key: &Key, etag: &Etag) -> BoxFuture<'_, Result<bool, Error>> {
+        let (key, etag) = (key.clone(), etag.clone());
+        Box::pin(async move {
+            self.replace().await;
+            self.inner.delete_version(&key, &etag).await
+        })
     }
     fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
         self.inner.entries(range, limit)
@@ -254,7 +289,7 @@ impl Origin for Faulty {
 async fn an_append_that_fails_in_the_origin_is_not_acknowledged_and_breaks_nothing() {
     let (folder, inner) = origin().await;
     let after = Arc::new(AtomicBool::new(false));
-    let faulty = Arc::new(Faulty { inner, before: AtomicBool::new(false), after: after.clone() });
+    let faulty = Faulty::new(inner, &after);
     let origin: Arc<dyn Origin> = faulty.clone();
     let served = open(&origin, folder.path(), "a").await;
     faulty.before.store(true, Ordering::Relaxed);
@@ -272,11 +307,27 @@ async fn an_append_that_fails_in_the_origin_is_not_acknowledged_and_breaks_nothi
     );
 }
 
+/// Its files would be listed by no manifest.
+#[tokio::test]
+async fn a_dataset_that_replaces_one_while_it_is_dropped_is_dropped_with_its_files() {
+    let (folder, inner) = origin().await;
+    let faulty = Faulty::new(inner.clone(), &Arc::default());
+    let origin: Arc<dyn Origin> = faulty.clone();
+    let served = open(&origin, folder.path(), "a").await;
+    served.append(b"one\n", None).await.unwrap();
+    faulty.replaced.store(true, Ordering::Relaxed);
+    assert!(served.remote.drop_all().await.unwrap());
+    assert!(served.remote.current().await.unwrap().is_none());
+    let left = inner.list(b"datasets/", None, 10).await.unwrap();
+    // The log of the first one, which `push` removes: it was not this drop that ended it.
+    assert!(left.iter().all(|listed| listed.key.ends_with(b".log")), "{left:?}");
+}
+
 #[tokio::test]
 async fn a_failed_seal_does_not_block_the_next() {
     let (folder, inner) = origin().await;
     let after = Arc::new(AtomicBool::new(false));
-    let faulty = Arc::new(Faulty { inner, before: AtomicBool::new(false), after: after.clone() });
+    let faulty = Faulty::new(inner, &after);
     let origin: Arc<dyn Origin> = faulty.clone();
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\n", None).await.unwrap();

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use ground::Key;
 use ground::origin::OriginId;
+use ground::{Etag, Key};
 use tracing::error;
 
 use super::chunks::{BoxFuture, Chunks, SingleChunk};
@@ -328,6 +328,19 @@ impl Origin for Folder {
                 .run(move || {
                     let now = tree.now(&key, &fence)?;
                     tree.delete(&key, Some(&now))
+                })
+                .await
+        })
+    }
+
+    fn delete_version(&self, key: &Key, etag: &Etag) -> BoxFuture<'_, Result<bool, Error>> {
+        let (tree, key) = (self.tree.clone(), key.clone());
+        let version = Replaced::Object(Condition::Is(etag.clone()));
+        Box::pin(async move {
+            self.pool
+                .run(move || match tree.open(&key)? {
+                    Some(_) => tree.delete(&key, Some(&version)),
+                    None => Ok(false),
                 })
                 .await
         })

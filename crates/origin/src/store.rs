@@ -7,9 +7,9 @@ use super::chunks::{BoxFuture, Chunks};
 use super::error::Error;
 use super::listing::{Entry, KeyRange, Listed};
 use super::metadata::{Attributes, Metadata};
-use super::write::{Fence, Staged, fenced};
-use ground::Key;
+use super::write::{Condition, Fence, Staged, fenced};
 use ground::origin::OriginId;
+use ground::{Etag, Key};
 
 /// An object that was found.
 pub struct StoredObject {
@@ -52,6 +52,18 @@ pub trait Origin: Send + Sync {
     fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
         let key = key.clone();
         Box::pin(async move { if fence() { self.delete(&key).await } else { Err(fenced()) } })
+    }
+
+    /// Removes an object if it is of this version. Returns whether it existed; [`Error::Condition`] if it has another one.
+    ///
+    /// An origin whose store has no such removal compares first: another version may then come in between.
+    fn delete_version(&self, key: &Key, etag: &Etag) -> BoxFuture<'_, Result<bool, Error>> {
+        let (key, version) = (key.clone(), Condition::Is(etag.clone()));
+        Box::pin(async move {
+            let Some(found) = self.head(&key).await? else { return Ok(false) };
+            version.judge(Some(&found))?;
+            self.delete(&key).await
+        })
     }
 
     /// Returns the first `limit` entries of a listing, in byte order.

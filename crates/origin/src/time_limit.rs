@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ground::Key;
 use ground::origin::OriginId;
+use ground::{Etag, Key};
 
 use super::chunks::{BoxFuture, Chunks};
 use super::error::Error;
@@ -105,6 +105,10 @@ impl Origin for TimeLimited {
 
     fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
         Box::pin(within(self.timeout, "a removal", self.origin.delete_fenced(key, fence)))
+    }
+
+    fn delete_version(&self, key: &Key, etag: &Etag) -> BoxFuture<'_, Result<bool, Error>> {
+        Box::pin(within(self.timeout, "a removal", self.origin.delete_version(key, etag)))
     }
 
     fn entries(&self, range: &KeyRange, limit: usize) -> BoxFuture<'_, Result<Vec<Entry>, Error>> {
@@ -275,6 +279,7 @@ mod tests {
             origin.get(&key, None).await.map(drop),
             origin.stage(&key, Attributes::default(), &mut body).await.map(drop),
             origin.delete(&key).await.map(drop),
+            origin.delete_version(&key, &Etag::from("v")).await.map(drop),
             origin.list(b"", None, 1).await.map(drop),
         ];
         for result in results {

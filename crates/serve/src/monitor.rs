@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use ground::Key;
 use ground::origin::OriginId;
 use ground::outage::OutageLine;
 use ground::window::{Nanos, SECOND};
+use ground::{Etag, Key};
 use origin::{
     Attributes, BoxFuture, Chunks, Condition, Entry, Error, Fence, IdentityRecord, KeyRange,
     Metadata, Origin, Sharing, Staged, StoredObject,
@@ -333,6 +333,11 @@ impl Origin for Monitor {
 
     fn delete_fenced(&self, key: &Key, fence: Fence) -> BoxFuture<'_, Result<bool, Error>> {
         let delete = self.origin.delete_fenced(key, fence);
+        Box::pin(self.noted(true, delete))
+    }
+
+    fn delete_version(&self, key: &Key, etag: &Etag) -> BoxFuture<'_, Result<bool, Error>> {
+        let delete = self.origin.delete_version(key, etag);
         Box::pin(self.noted(true, delete))
     }
 
