@@ -408,6 +408,23 @@ fn deleted_records_leave_no_hole_in_a_page() {
     }
 }
 
+/// A manifest lists each deleted record. One that had no room for them could not be sealed any more.
+#[test]
+fn deletions_are_counted_and_end_where_a_manifest_has_no_room_for_them() {
+    let text: String = (0..1_000).map(|i| format!("{i}\n")).collect();
+    let (_folder, place) = imported(text.as_bytes(), &options());
+    let mut writer = Writer::open(&place).unwrap();
+    assert_eq!(writer.dataset().log_memory(), 0);
+    writer.delete(&(0..500).collect::<Vec<u64>>()).unwrap();
+    assert!(writer.dataset().log_memory() >= 500 * 40);
+    // An id below 1,000 takes four bytes at most, with its comma.
+    let room = manifest::BYTES_MAX as usize / 4 - 500;
+    assert!(writer.dataset().has_room_for_deletions(room - 1_000));
+    assert!(!writer.dataset().has_room_for_deletions(room));
+    writer.seal().unwrap();
+    assert_eq!(writer.dataset().log_memory(), 0);
+}
+
 /// Every moment at which sealing could be cut off: after the shard, after the manifest, while what it
 /// replaces is removed.
 #[test]

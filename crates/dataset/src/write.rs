@@ -15,7 +15,7 @@ use super::error::{Context as _, Result, bail, ensure};
 use super::files;
 use super::folder::{chunk_of, is_temporary};
 use super::import::write_shard;
-use super::manifest::{self, Manifest};
+use super::manifest::{self, BYTES_MAX, Manifest, ShardEntry};
 use super::names::chunk_file;
 use super::parts::names::is_part_file;
 use super::sealable::split;
@@ -92,6 +92,12 @@ impl Writer {
             ids.iter().copied().filter(|id| !self.dataset.deleted.contains(id)).collect();
         there.sort_unstable();
         there.dedup();
+        ensure!(
+            self.dataset.has_room_for_deletions(there.len()),
+            Invalid,
+            "the manifest has no room for more than the {} deleted records that it lists: export the dataset, and import it anew",
+            self.dataset.deleted.len()
+        );
         self.write(there.iter().map(|id| Entry::Delete(*id)).collect())?;
         Ok(there.len() as u64)
     }
@@ -135,10 +141,24 @@ impl Dataset {
         self.appended.iter().map(|record| record.len()).sum()
     }
 
-    /// Memory that the log takes, bytes: that of its records, and what each of them takes beside its own bytes.
+    /// Memory that the log takes, bytes: that of its records, what each of them takes beside its own bytes, and that of its
+    /// deletions.
     pub fn log_memory(&self) -> usize {
         const OF_RECORD: usize = 48;
-        self.log_bytes() + OF_RECORD * self.appended.len()
+        // A number in a tree of numbers, and with that of its chunk in a list.
+        const OF_DELETION: usize = 40;
+        self.log_bytes() + OF_RECORD * self.appended.len() + OF_DELETION * self.deleted_by.len()
+    }
+
+    /// Whether a manifest has room for this number of further deleted records. One that has not could never be sealed.
+    pub fn has_room_for_deletions(&self, more: usize) -> bool {
+        // A shard's line with its numbers, and the ends of a gap.
+        const OF_SHARD: u64 = 512;
+        let of_id = u64::from(self.end_id().saturating_sub(1).max(1).ilog10()) + 2;
+        let of_shard = |shard: &ShardEntry| OF_SHARD + 4 * of_id * shard.gaps.len() as u64;
+        let shards: u64 = self.manifest().shards.iter().map(of_shard).sum();
+        let deleted = (self.deleted.len() as u64).saturating_add(more as u64);
+        shards.saturating_add(deleted.saturating_mul(of_id)) <= BYTES_MAX
     }
 
     /// Builds a shard from the log's records in a folder, and updates the manifest to list it.

@@ -241,8 +241,17 @@ impl Served {
             return Err(Error::Parameter(what));
         }
         let deleted = view.dataset.deleted();
-        let there = ids.into_iter().filter(|id| !deleted.contains(id));
-        self.change(&view, there.map(Entry::Delete).collect(), room.map(Arc::new)).await
+        let there: Vec<Entry> =
+            ids.into_iter().filter(|id| !deleted.contains(id)).map(Entry::Delete).collect();
+        if !view.dataset.has_room_for_deletions(there.len()) {
+            let what = format!(
+                "nothing was deleted: the manifest has no room for more than the {} deleted records that it lists; export the \
+                 dataset, and import it anew",
+                deleted.len()
+            );
+            return Err(Error::Unwritten(what));
+        }
+        self.change(&view, there, room.map(Arc::new)).await
     }
 
     pub(crate) fn require_view(&self) -> Result<Arc<View>> {
