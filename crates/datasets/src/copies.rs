@@ -209,7 +209,10 @@ impl Datasets {
                     continue;
                 };
                 match served.moved().await {
-                    Ok(()) => served.remove_copy(&file),
+                    Ok(()) => {
+                        let (served, file) = (served.clone(), file.clone());
+                        tokio::task::spawn_blocking(move || served.remove_copy(&file));
+                    }
                     Err(error) => warn!("{}", ground::with_causes(&error)),
                 }
             }

@@ -34,7 +34,7 @@ use super::name;
 use super::pool::Pool;
 use super::sharing::Sharing;
 use super::store::{Origin, StoredObject};
-use super::temporary::{Temporary, sync_parent};
+use super::temporary::{PooledTemporary, Temporary, sync_parent};
 use super::tree::Tree;
 use super::write::{Condition, Fence, Staged, fenced};
 
@@ -205,7 +205,7 @@ enum StagedBytes {
     /// A small object in memory; the commit writes the file in one job.
     Memory(Bytes),
     /// A synced file in `tmp/`.
-    File(Temporary),
+    File(PooledTemporary),
 }
 
 impl Staged for StagedFile {
@@ -225,7 +225,7 @@ impl Staged for StagedFile {
         Box::pin(async move {
             pool.run(move || {
                 let file = match bytes {
-                    StagedBytes::File(file) => file,
+                    StagedBytes::File(file) => file.take()?,
                     StagedBytes::Memory(bytes) => {
                         let mut file = tree.temporary()?;
                         let block = block_of(&metadata, &key);
@@ -398,14 +398,16 @@ impl Upload<'_> {
         key: &Key,
     ) -> Result<(Metadata, StagedBytes), Error> {
         let tree = self.origin.tree.clone();
-        let mut file = self.origin.pool.run(move || tree.temporary()).await?;
+        let pool = &self.origin.pool;
+        let mut kept = PooledTemporary::new(pool.run(move || tree.temporary()).await?, pool);
         let (mut piece, mut more) = (first, true);
-        loop {
+        let mut file = loop {
+            let mut file = kept.take()?;
             self.size += piece.len() as u64;
             let mut hasher = std::mem::take(&mut self.hasher);
             let mut checksums = std::mem::take(&mut self.checksums);
             let bytes = piece;
-            let written = self.origin.pool.run(move || {
+            let written = pool.run(move || {
                 hasher.update(&bytes);
                 checksums.update(&bytes);
                 file.write(&[&bytes])?;
@@ -413,19 +415,20 @@ impl Upload<'_> {
             });
             (file, self.hasher, self.checksums) = written.await?;
             if !more {
-                break;
+                break file;
             }
+            kept = PooledTemporary::new(file, pool);
             (piece, more) = gather(body).await?;
-        }
+        };
         let metadata = self.metadata(attributes);
         let (size, block) = (metadata.size, block_of(&metadata, key));
         let checksums = std::mem::take(&mut self.checksums).finish();
-        let synced = self.origin.pool.run(move || {
+        let synced = pool.run(move || {
             file.write(&[&checksums, &block, &Footer::encode(size, &block)])?;
             file.sync()?;
             Ok(file)
         });
-        Ok((metadata, StagedBytes::File(synced.await?)))
+        Ok((metadata, StagedBytes::File(PooledTemporary::new(synced.await?, pool))))
     }
 }
 

@@ -34,6 +34,11 @@ impl Pool {
         Ok(Pool { jobs })
     }
 
+    /// Drops a value, which may take a disk some time, on a thread of the pool; here if too many calls wait for one.
+    pub(super) fn discard<T: Send + 'static>(&self, value: T) {
+        drop(self.jobs.try_send(Box::new(move || drop(value))));
+    }
+
     pub(super) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T, Error> + Send + 'static,
