@@ -4,6 +4,7 @@
 //! requests read, the draft of the next one and the shard that is sealed are here; when which is made, shown or
 //! removed is the engine's business.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
@@ -351,10 +352,11 @@ impl Served {
     fn sweep(&self, manifest: &Manifest) {
         let Some(folder) = self.copy_folder(&manifest.id) else { return };
         let view = self.view();
+        let listed: HashSet<&str> = manifest.shards.iter().map(|it| it.file.as_str()).collect();
         for entry in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_mine = || (self.common.is_mine)(&key_of_file(&self.name, &manifest.id, &name));
-            let is_listed = manifest.shards.iter().any(|shard| shard.file == name);
+            let is_listed = listed.contains(name.as_str());
             let is_used = || view.as_ref().is_some_and(|view| view.part(part_of(&name)).is_some());
             let written = entry.metadata().and_then(|found| found.modified()).ok();
             let age = written.and_then(|written| written.elapsed().ok()).unwrap_or_default();

@@ -255,12 +255,13 @@ impl Layers {
             }
         }
         let State { ids, filling, filler, marked, asked, .. } = &mut *state;
-        ids.retain(|_, id| candidates.iter().any(|c| c.id == *id));
-        filler.retain(|id| candidates.iter().any(|c| c.id == id));
-        marked.retain(|id, _| candidates.iter().any(|c| c.id == *id));
-        asked.retain(|id, _| candidates.iter().any(|c| c.id == *id));
+        let by_id: HashMap<ShardId, &Candidate> = candidates.iter().map(|c| (c.id, c)).collect();
+        ids.retain(|_, id| by_id.contains_key(id));
+        filler.retain(|id| by_id.contains_key(&id));
+        marked.retain(|id, _| by_id.contains_key(id));
+        asked.retain(|id, _| by_id.contains_key(id));
         filling.retain(|id, filling| {
-            let there = candidates.iter().any(|c| c.id == *id);
+            let there = by_id.contains_key(id);
             if !there {
                 filling.cancelled.store(true, Ordering::Relaxed);
             }
@@ -283,9 +284,7 @@ impl Layers {
         self.live.set_footprints(footprints);
         state.look_at_room(now, &managed, self.live.makes(Knob::Layers));
         for change in state.manager.observe(now, &managed) {
-            let Some(candidate) = candidates.iter().find(|c| c.id == change.shard()) else {
-                continue;
-            };
+            let Some(&candidate) = by_id.get(&change.shard()) else { continue };
             let name = candidate.station.name();
             let average = state.manager.average(candidate.id).unwrap_or(0.0);
             let what = state.describe(candidate, &change);

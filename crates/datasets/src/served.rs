@@ -4,6 +4,7 @@
 //! A [`View`] is the dataset at one moment; a request keeps the view that it began with. When it is replaced and what
 //! becomes of a change decides [`engine::dataset`]; `drive` carries that out.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,7 @@ use super::state::{Change, State};
 use super::station::{Bound, Station};
 pub use super::view::View;
 use dataset::chunk::Entry;
-use dataset::part::Work;
+use dataset::part::{Part, Work};
 use dataset::remote::{Current, Remote};
 use dataset::{Dataset, split};
 use origin::Origin;
@@ -173,7 +174,9 @@ impl Served {
     pub fn publish(&self, dataset: Dataset, current: Current) {
         let before = self.view();
         let same = before.filter(|view| view.current.manifest.id == current.manifest.id);
-        let parts = dataset.parts().iter().map(|part| part_of(&part.entry().file).to_owned());
+        let name_of = |part: &Arc<Part>| part_of(&part.entry().file).to_owned();
+        let parts: BTreeMap<String, Arc<Part>> =
+            dataset.parts().iter().map(|part| (name_of(part), part.clone())).collect();
         let station = |part: String| {
             let there = same.as_ref().and_then(|view| view.stations.get(&part).cloned());
             let station = there.unwrap_or_else(|| {
@@ -185,8 +188,8 @@ impl Served {
             });
             (part, station)
         };
-        let stations = parts.chain([LOG.to_owned()]).map(station).collect();
-        self.view.store(Some(Arc::new(View { dataset, current, stations })));
+        let stations = parts.keys().cloned().chain([LOG.to_owned()]).map(station).collect();
+        self.view.store(Some(Arc::new(View { dataset, current, parts, stations })));
     }
 
     /// Appends the records in `bytes`, which `room` is reserved for; they are then in the origin.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ask::part_of;
 use super::station::Station;
 use dataset::Dataset;
 use dataset::part::Part;
@@ -16,6 +15,8 @@ pub struct View {
     pub dataset: Dataset,
     /// The manifest in the origin.
     pub current: Current,
+    /// The shards of the dataset that this node holds, by part name: a question asks thousands of them.
+    pub parts: BTreeMap<String, Arc<Part>>,
     /// A queue for each part held here. Every process holds the log.
     pub stations: BTreeMap<String, Arc<Station>>,
 }
@@ -23,6 +24,6 @@ pub struct View {
 impl View {
     /// The shard with this part name, if this node holds it.
     pub fn part(&self, name: &str) -> Option<&Arc<Part>> {
-        self.dataset.parts().iter().find(|part| part_of(&part.entry().file) == name)
+        self.parts.get(name)
     }
 }
