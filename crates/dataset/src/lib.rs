@@ -15,6 +15,7 @@ mod attributes;
 mod batch;
 pub mod chunk;
 pub mod compact;
+mod compute;
 pub mod copies;
 mod dataset;
 mod error;
@@ -36,6 +37,7 @@ mod sealable;
 mod start;
 mod write;
 
+pub use compute::compute;
 pub use dataset::{Dataset, Info, key_query};
 pub use error::{Error, Result};
 pub use folder::drop_dataset;

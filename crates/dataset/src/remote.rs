@@ -26,6 +26,7 @@ use ground::{Etag, Key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk};
+use super::compute::compute;
 use super::error::{Context as _, Result, bail, ensure};
 use super::manifest::{self, Manifest};
 use super::names::{chunk_file, is_name};
@@ -108,8 +109,9 @@ impl Remote {
             return Ok(None);
         };
         let text = gather(body.as_mut(), metadata.size, manifest::BYTES_MAX).await?;
-        let manifest = Manifest::parse(&text)
-            .context(|| format!("the manifest of {} in the origin", self.name))?;
+        let manifest = compute(metadata.size, move || Manifest::parse(&text)).await;
+        let manifest =
+            manifest.context(|| format!("the manifest of {} in the origin", self.name))?;
         Ok(Some(Current { manifest, etag: metadata.etag }))
     }
 
@@ -134,9 +136,8 @@ impl Remote {
             return Ok(None);
         };
         let bytes = gather(body.as_mut(), metadata.size, CHUNK_BYTES_MAX as u64).await?;
-        let chunk = Chunk::decode(&bytes)
-            .context(|| format!("chunk {number} of the log of {}", self.name))?;
-        Ok(Some(chunk))
+        let chunk = compute(metadata.size, move || Chunk::decode(&bytes)).await;
+        Ok(Some(chunk.context(|| format!("chunk {number} of the log of {}", self.name))?))
     }
 
     /// Copies a shard into a folder. The file appears there atomically.
@@ -168,14 +169,13 @@ impl Remote {
         Ok(())
     }
 
-    /// Puts a chunk of the log durably; `false` if a chunk has its number.
+    /// Puts an encoded chunk of the log durably; `false` if a chunk has its number.
     ///
     /// # Errors
     ///
     /// Those of the origin. It is then unknown whether the chunk was put.
-    pub async fn put_chunk(&self, id: &str, chunk: &Chunk) -> Result<bool> {
-        let key = key_of_file(&self.name, id, &chunk_file(chunk.number));
-        let bytes = Bytes::from(chunk.encode()?);
+    pub async fn put_chunk(&self, id: &str, number: u64, bytes: Bytes) -> Result<bool> {
+        let key = key_of_file(&self.name, id, &chunk_file(number));
         match self.put(&key, &mut SingleChunk::new(bytes), Condition::Absent).await {
             Err(Error::Condition(_)) => Ok(false),
             result => Ok(result.map(|()| true)?),
@@ -199,8 +199,10 @@ impl Remote {
     /// # Errors
     ///
     /// Those of the origin. It is then unknown which manifest is current.
-    pub async fn replace(&self, there: &Etag, manifest: &Manifest) -> Result<Option<Etag>> {
-        let text = Bytes::from(manifest.encode()?);
+    pub async fn replace(&self, there: &Etag, manifest: Manifest) -> Result<Option<Etag>> {
+        // About what it is in the origin.
+        let bytes = 64 * manifest.shards.len() as u64 + 8 * manifest.deleted.len() as u64;
+        let text = Bytes::from(compute(bytes, move || manifest.encode()).await?);
         let key = key_of_manifest(&self.name);
         let staged = self.stage(&key, &mut SingleChunk::new(text)).await?;
         let etag = staged.metadata().etag.clone();

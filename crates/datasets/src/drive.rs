@@ -27,7 +27,7 @@ use dataset::chunk::{Chunk, Entry};
 use dataset::copies::{CopyFolder, SealFolder};
 use dataset::manifest::{Manifest, ShardEntry, is_shard_file, shard_file};
 use dataset::remote::{Current, key_of_file, key_of_manifest};
-use dataset::{Dataset, chunk_file};
+use dataset::{Dataset, chunk_file, compute};
 use record::clock;
 
 type Event = decide::Event<Reason>;
@@ -46,6 +46,17 @@ fn tail(dataset: &Dataset) -> Tail {
         end_id: dataset.end_id(),
         log_bytes: dataset.log_memory() as u64,
     }
+}
+
+/// The entries of several changes, in order.
+fn entries_of(changes: &[Arc<Vec<Entry>>]) -> Vec<Entry> {
+    changes.iter().flat_map(|entries| entries.iter().cloned()).collect()
+}
+
+/// The bytes that entries have in a chunk, or a little more.
+fn bytes_of(entries: &[Entry]) -> u64 {
+    let records = entries.iter().filter_map(Entry::appended).map(|record| record.len() as u64);
+    records.sum::<u64>() + 9 * entries.len() as u64
 }
 
 /// The number of a shard's file.
@@ -209,14 +220,14 @@ impl Served {
                 self.remote.remove(&id, &chunk_file(number)).await?;
                 Event::ChunkRemoved(Ok(()))
             }
-            Action::Compare { first_id, changes } => {
-                Event::Compared { may_hold: self.may_hold(first_id, &self.entries(&changes)) }
-            }
+            Action::Compare { first_id, changes } => Event::Compared {
+                may_hold: self.may_hold(first_id, &entries_of(&self.changes(&changes))),
+            },
             Action::Build => self.build().await?,
             Action::PutShard { number } => self.put_shard(number).await?,
             Action::Replace { over, .. } => {
                 let manifest = self.sealing(|sealing| sealing.manifest.clone())?;
-                Event::Replaced(Ok(self.remote.replace(&over, &manifest).await?.is_some()))
+                Event::Replaced(Ok(self.remote.replace(&over, manifest).await?.is_some()))
             }
             Action::RemoveShard { number } => {
                 let id = self.sealing(|sealing| sealing.manifest.id.clone())?;
@@ -241,7 +252,8 @@ impl Served {
         let chunk = self.remote.chunk(&current.manifest.id, number).await?;
         let found = chunk.is_some();
         if let Some(chunk) = chunk {
-            dataset.take(chunk)?;
+            let bytes = bytes_of(&chunk.entries);
+            dataset = compute(bytes, move || dataset.take(chunk).map(|()| dataset)).await?;
         }
         let tail = tail(&dataset);
         self.state().draft = Some((dataset, current));
@@ -423,13 +435,21 @@ impl Served {
         changes: &[Token],
     ) -> Result<Put<Reason>> {
         let view = self.require_view()?;
-        let chunk = Chunk { number, first_id, entries: self.entries(changes) };
-        // Apply the chunk before putting it: an inapplicable chunk would block every process.
+        let changes = self.changes(changes);
+        let bytes = changes.iter().map(|entries| bytes_of(entries)).sum();
         let mut dataset = view.dataset.clone();
-        if let Err(error) = to_message(dataset.take(chunk.clone())) {
-            return Ok(Put::Inapplicable(error));
-        }
-        if !self.remote.put_chunk(&view.current.manifest.id, &chunk).await? {
+        // Apply the chunk before putting it: an inapplicable chunk would block every process.
+        let apply = move || {
+            let chunk = Chunk { number, first_id, entries: entries_of(&changes) };
+            let encoded = chunk.encode();
+            dataset.take(chunk).map(|()| (dataset, encoded))
+        };
+        let (dataset, encoded) = match to_message(compute(bytes, apply).await) {
+            Ok(applied) => applied,
+            Err(error) => return Ok(Put::Inapplicable(error)),
+        };
+        let id = &view.current.manifest.id;
+        if !self.remote.put_chunk(id, number, encoded?.into()).await? {
             return Ok(Put::Taken);
         }
         let tail = tail(&dataset);
@@ -437,12 +457,11 @@ impl Served {
         Ok(Put::Stored(tail))
     }
 
-    fn entries(&self, changes: &[Token]) -> Vec<Entry> {
+    /// The entries of each change.
+    fn changes(&self, changes: &[Token]) -> Vec<Arc<Vec<Entry>>> {
         let state = self.state();
         let of = changes.iter().filter_map(|token| state.changes.get(token));
-        let entries: Vec<_> = of.map(|change| change.entries.clone()).collect();
-        drop(state);
-        entries.iter().flat_map(|entries| entries.iter().cloned()).collect()
+        of.map(|change| change.entries.clone()).collect()
     }
 
     /// Whether the dataset's records from `first_id` on may already be those of `entries`.

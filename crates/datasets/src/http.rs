@@ -401,7 +401,7 @@ impl Datasets {
                     Err(problem) => return Err(problem.with_record(seen)),
                 };
                 let done = served
-                    .append(&body, Some(room))
+                    .append(body, Some(room))
                     .await
                     .map(|Changed { first_id, records, .. }| Done::Appended { first_id, records });
                 changed(done, seen)

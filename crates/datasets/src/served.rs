@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 pub use engine::dataset::Changed;
 use engine::dataset::{Event, Token};
 use ground::window::{Nanos, QueueName, Settings, Window};
@@ -26,7 +27,7 @@ pub use super::view::View;
 use dataset::chunk::Entry;
 use dataset::part::{Part, Work};
 use dataset::remote::{Current, Remote};
-use dataset::{Dataset, split};
+use dataset::{Dataset, compute, split};
 use origin::Origin;
 use record::clock;
 
@@ -198,9 +199,9 @@ impl Served {
     ///
     /// If a record is invalid in the dataset's format. [`Error::Unwritten`] if the origin fails: its
     /// message says whether the records may have been appended.
-    pub async fn append(self: &Arc<Self>, bytes: &[u8], room: Option<Reserved>) -> Result<Changed> {
+    pub async fn append(self: &Arc<Self>, bytes: Bytes, room: Option<Reserved>) -> Result<Changed> {
         let room = room.map(Arc::new);
-        match self.append_once(bytes, room.clone()).await {
+        match self.append_once(bytes.clone(), room.clone()).await {
             // Whoever replaced the dataset tells no process, so that this one has learned it only now: the records are for
             // the dataset that has the name.
             Err(Error::Replaced) => self.append_once(bytes, room).await,
@@ -211,13 +212,18 @@ impl Served {
     /// Appends to the dataset of the current view.
     async fn append_once(
         self: &Arc<Self>,
-        bytes: &[u8],
+        bytes: Bytes,
         room: Option<Arc<Reserved>>,
     ) -> Result<Changed> {
-        let view = self.require_view()?;
-        let header = view.dataset.header_names()?;
-        let records = split(view.dataset.schema(), header.as_deref(), bytes)?;
-        self.change(&view, records.into_iter().map(Entry::Append).collect(), room).await
+        let (view, size) = (self.require_view()?, bytes.len() as u64);
+        let dataset = view.dataset.clone();
+        let read = move || {
+            let header = dataset.header_names()?;
+            let records = split(dataset.schema(), header.as_deref(), &bytes)?;
+            Ok::<_, Error>(records.into_iter().map(Entry::Append).collect())
+        };
+        let entries = compute(size, read).await?;
+        self.change(&view, entries, room).await
     }
 
     /// Deletes records, skipping deleted ones; the deletions, which `room` is reserved for, are then in the origin.

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use ground::Etag;
 use shard::query::Query;
 use shard::record::{Format, Schema};
@@ -91,7 +90,7 @@ async fn whatever_was_acknowledged_is_there_once_however_many_write_and_seal() {
                         break;
                     }
                     let line = format!("process {number} client {client} line {i}\n");
-                    match served.append(line.as_bytes(), None).await {
+                    match served.append(Bytes::from(line.clone()), None).await {
                         Ok(changed) => acknowledged.push((changed.first_id, line)),
                         Err(error) => {
                             assert!(error.to_string().contains("try again"), "{error}")
@@ -146,9 +145,9 @@ async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
     let (slow, fast) =
         (open(&origin, folder.path(), "slow").await, open(&origin, folder.path(), "fast").await);
     // Chunk 1 is appended, sealed and removed while `slow` believes that chunk 1 is next.
-    fast.append(b"first\n", None).await.unwrap();
+    fast.append(Bytes::from_static(b"first\n"), None).await.unwrap();
     assert!(fast.seal().await.unwrap());
-    let changed = slow.append(b"second\n", None).await.unwrap();
+    let changed = slow.append(Bytes::from_static(b"second\n"), None).await.unwrap();
     assert_eq!((changed.first_id, changed.chunk), (1, 2));
     assert_eq!(slow.delete([0], None).await.unwrap().records, 1);
     fast.refresh().await.unwrap();
@@ -161,10 +160,10 @@ async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
 async fn an_append_is_to_the_dataset_that_replaced_another_and_a_delete_is_not() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\ntwo\n", None).await.unwrap();
+    served.append(Bytes::from_static(b"one\ntwo\n"), None).await.unwrap();
     // Replace the dataset by an empty one, which this process does not know yet.
     empty(&origin).await;
-    assert_eq!(served.append(b"three\n", None).await.unwrap().first_id, 0);
+    assert_eq!(served.append(Bytes::from_static(b"three\n"), None).await.unwrap().first_id, 0);
     let there = BTreeMap::from([(0, "three\n".to_owned())]);
     assert_eq!(all_of(&served), there);
     assert_eq!(all_of(&*open(&origin, folder.path(), "b").await), there);
@@ -181,11 +180,11 @@ async fn an_append_is_to_the_dataset_that_replaced_another_and_a_delete_is_not()
 async fn an_append_is_checked_against_the_dataset_that_replaced_another() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\n", None).await.unwrap();
+    served.append(Bytes::from_static(b"one\n"), None).await.unwrap();
     of_format(&origin, Format::JsonLines).await;
-    let refused = served.append(b"two\n", None).await.unwrap_err();
+    let refused = served.append(Bytes::from_static(b"two\n"), None).await.unwrap_err();
     assert!(with_causes(&refused).contains("not JSON"), "{refused}");
-    assert_eq!(served.append(b"{}\n", None).await.unwrap().first_id, 0);
+    assert_eq!(served.append(Bytes::from_static(b"{}\n"), None).await.unwrap().first_id, 0);
 }
 
 /// An origin that fails on demand: before anything is staged, or after the commit has succeeded.
@@ -293,12 +292,12 @@ async fn an_append_that_fails_in_the_origin_is_not_acknowledged_and_breaks_nothi
     let origin: Arc<dyn Origin> = faulty.clone();
     let served = open(&origin, folder.path(), "a").await;
     faulty.before.store(true, Ordering::Relaxed);
-    let refused = served.append(b"refused\n", None).await.unwrap_err();
+    let refused = served.append(Bytes::from_static(b"refused\n"), None).await.unwrap_err();
     assert!(format!("{refused:#}").contains("no space"), "{refused:#}");
     after.store(true, Ordering::Relaxed);
-    let unknown = served.append(b"unknown\n", None).await.unwrap_err();
+    let unknown = served.append(Bytes::from_static(b"unknown\n"), None).await.unwrap_err();
     assert!(format!("{unknown:#}").contains("not known"), "{unknown:#}");
-    assert_eq!(served.append(b"known\n", None).await.unwrap().first_id, 1);
+    assert_eq!(served.append(Bytes::from_static(b"known\n"), None).await.unwrap().first_id, 1);
     let there: Vec<_> = all_of(&served).into_values().collect();
     assert_eq!(there, ["unknown\n", "known\n"], "the reply was lost, not the record");
     assert_eq!(
@@ -314,7 +313,7 @@ async fn a_dataset_that_replaces_one_while_it_is_dropped_is_dropped_with_its_fil
     let faulty = Faulty::new(inner.clone(), &Arc::default());
     let origin: Arc<dyn Origin> = faulty.clone();
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\n", None).await.unwrap();
+    served.append(Bytes::from_static(b"one\n"), None).await.unwrap();
     faulty.replaced.store(true, Ordering::Relaxed);
     assert!(served.remote.drop_all().await.unwrap());
     assert!(served.remote.current().await.unwrap().is_none());
@@ -330,7 +329,7 @@ async fn a_failed_seal_does_not_block_the_next() {
     let faulty = Faulty::new(inner, &after);
     let origin: Arc<dyn Origin> = faulty.clone();
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\ntwo\n", None).await.unwrap();
+    served.append(Bytes::from_static(b"one\ntwo\n"), None).await.unwrap();
     let there = all_of(&served);
     // Putting the shard fails.
     faulty.before.store(true, Ordering::Relaxed);
@@ -353,7 +352,7 @@ async fn a_failed_seal_does_not_block_the_next() {
 async fn the_view_as_of_an_earlier_chunk_lacks_later_deletions() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\ntwo\nthree\n", None).await.unwrap();
+    served.append(Bytes::from_static(b"one\ntwo\nthree\n"), None).await.unwrap();
     served.delete([0], None).await.unwrap();
     served.seal().await.unwrap();
     let chunk = served.delete([1], None).await.unwrap().chunk;
@@ -371,7 +370,7 @@ async fn the_view_as_of_an_earlier_chunk_lacks_later_deletions() {
 async fn a_damaged_copy_is_replaced_and_a_damaged_shard_is_named() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\ntwo\n", None).await.unwrap();
+    served.append(Bytes::from_static(b"one\ntwo\n"), None).await.unwrap();
     assert!(served.seal().await.unwrap());
     let id = served.view().unwrap().current.manifest.id.clone();
     drop(served);

@@ -302,7 +302,8 @@ impl Origin for Folder {
                 size: 0,
             };
             let (first, more) = gather(body).await?;
-            let (metadata, bytes) = if more {
+            // A piece as large as that is hashed by a thread that may compute, as further ones are.
+            let (metadata, bytes) = if more || first.len() > PIECE_BYTES {
                 upload.write_file(first, body, attributes, &key).await?
             } else {
                 upload.hasher.update(&first);
