@@ -15,8 +15,9 @@ use super::load_values::{default_out, popularity, size};
 use super::study_parts::{PartProgress, print_part};
 use crate::cli::output::{errln, out, outln};
 use crate::simulate::{
-    AskedFault, Chance, Interval, Lives, LoadBurst, LoadCourse, Messages, Plan, RunCount, RunSet,
-    StudyPart, delay, drawn_note, join_runs, run as go, run_several, simulate_part, span,
+    AskedFault, Chance, DrawnHits, Interval, Lives, LoadBurst, LoadCourse, Messages, Plan,
+    RunCount, RunSet, StudyPart, delay, drawn_notes, join_runs, run as go, run_several,
+    simulate_part, span,
 };
 use configuration::Config;
 use engine::sim::drawn::Hits;
@@ -38,6 +39,7 @@ Examples:
   concertina simulate --config cluster.toml --rate 1000,2000 --runs 8 --out study --join
   concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --nodes 1000 --rate 50000 \\
       --duration 5h
+  concertina simulate --model model.toml --nodes 25 --rate 12000
   concertina simulate --config cluster.toml --keys drawn --hit-ratio 70% --rate 30 --duration 365d \\
       --daily 60% --growth 1.5 --mttf 90d --mttr 4h --disk-mttf 3y --disk-mttr 1d
 
@@ -51,6 +53,10 @@ pub struct Args {
     /// Override a key: section.key=value; may be repeated, and the last of a key counts
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// A fitted model: each node answers as it says, with its devices, service times and share of memory at the
+    /// node's load. Hits are drawn, and no key is tracked
+    #[arg(long, value_name = "MODEL.toml", conflicts_with_all = ["hit_ratio", "hot_ratio", "origin_ratio"])]
+    model: Option<PathBuf>,
     /// Requests/s; a list makes one step for each [default with --trace: the trace's own]
     #[arg(long, value_delimiter = ',', value_name = "R,…", required_unless_present = "trace")]
     rate: Vec<f64>,
@@ -61,8 +67,9 @@ pub struct Args {
     #[arg(long, default_value = "30s", value_parser = span, value_name = "TIME")]
     warmup: f64,
     /// Distinct keys; or `drawn`: what answers a read is drawn from --hit-ratio, and no key is tracked
-    #[arg(long, default_value = "10000", value_parser = keys, value_name = "N|drawn")]
-    keys: Keys,
+    /// [default: 10000; drawn with --model]
+    #[arg(long, value_parser = keys, value_name = "N|drawn")]
+    keys: Option<Keys>,
     /// With --keys drawn: share of reads answered from memory, like 70%
     #[arg(long, value_parser = ratio, value_name = "SHARE")]
     hit_ratio: Option<f64>,
@@ -93,9 +100,9 @@ pub struct Args {
     /// Share of requests that are reads
     #[arg(long, default_value_t = 1.0, value_name = "SHARE")]
     read_share: f64,
-    /// One-way delay of a message
-    #[arg(long, default_value = "0.1ms", value_parser = delay, value_name = "TIME")]
-    network: f64,
+    /// One-way delay of a message [default: 0.1ms; 0 with --model, whose times contain the network]
+    #[arg(long, value_parser = delay, value_name = "TIME")]
+    network: Option<f64>,
     /// Mean response time of the origin (exponential)
     #[arg(long, default_value = "5ms", value_parser = delay, value_name = "TIME")]
     origin: f64,
@@ -202,8 +209,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let picture = args.picture.clone();
     let (part, join) = (args.part, args.join);
     let plan = plan_of(args)?;
-    if let Some(note) = drawn_note(&plan.config).filter(|_| plan.drawn.is_some() && !output.quiet) {
-        errln!("concertina: {note}");
+    if !output.quiet {
+        drawn_notes(&plan).iter().for_each(|note| errln!("concertina: {note}"));
     }
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
@@ -231,25 +238,41 @@ struct Output {
     quiet: bool,
 }
 
-fn plan_of(args: Args) -> anyhow::Result<Plan> {
-    let config = Config::load(args.config.as_deref(), &args.set)?;
-    let (keys, drawn) = match args.keys {
-        Keys::Tracked(keys) => {
+/// The number of keys, or what answers where none is tracked.
+fn keys_of(args: &Args) -> anyhow::Result<(u32, Option<DrawnHits>)> {
+    let asked_keys = args.keys.unwrap_or(match &args.model {
+        Some(_) => Keys::Drawn,
+        None => Keys::Tracked(10_000),
+    });
+    match (asked_keys, &args.model) {
+        (Keys::Drawn, Some(path)) => Ok((1, Some(fitted(path)?))),
+        (Keys::Tracked(_), Some(_)) => bail!(
+            "--model says which share of reads memory answers, and not by keys: leave --keys out, or simulate keys with \
+             [[device]].service and without --model"
+        ),
+        (Keys::Tracked(keys), None) => {
             let ratios = [args.hit_ratio, args.hot_ratio, args.origin_ratio];
             ensure!(
                 ratios.iter().all(Option::is_none),
                 "--hit-ratio, --hot-ratio and --origin-ratio are for --keys drawn"
             );
-            (keys, None)
+            Ok((keys, None))
         }
-        Keys::Drawn => {
+        (Keys::Drawn, None) => {
             let memory = args.hit_ratio.context(
-                "--keys drawn needs --hit-ratio: the share of reads that memory answers, as a report of a run or of a fit says it",
+                "--keys drawn needs --hit-ratio, the share of reads that memory answers, as a report of a run or of a fit says it; \
+                 or --model",
             )?;
             let share = |ratio: Option<f64>| ratio.unwrap_or(0.0);
-            (1, Some(Hits { memory, hot: share(args.hot_ratio), origin: share(args.origin_ratio) }))
+            let (hot, origin) = (share(args.hot_ratio), share(args.origin_ratio));
+            Ok((1, Some(DrawnHits::Stated(Hits { memory, hot, origin }))))
         }
-    };
+    }
+}
+
+fn plan_of(args: Args) -> anyhow::Result<Plan> {
+    let config = Config::load(args.config.as_deref(), &args.set)?;
+    let (keys, drawn) = keys_of(&args)?;
     let times = args.trace.as_deref().map(trace_times).transpose()?;
     let own_rate = times.as_ref().map(|times| rate_of(times));
     let rates = if args.rate.is_empty() { own_rate.into_iter().collect() } else { args.rate };
@@ -281,7 +304,7 @@ fn plan_of(args: Args) -> anyhow::Result<Plan> {
         popularity: args.popularity,
         bytes: (args.size.min, args.size.max),
         read_share: args.read_share,
-        network_s: args.network,
+        network_s: args.network.unwrap_or(if args.model.is_some() { 0.0 } else { 1e-4 }),
         origin_s: args.origin,
         seed: args.seed,
         nodes: args.nodes,
@@ -299,6 +322,20 @@ fn plan_of(args: Args) -> anyhow::Result<Plan> {
         check: args.check,
         out: args.out.unwrap_or_else(default_out),
     })
+}
+
+/// The fitted node of a model file, as far as the simulator has what it describes.
+fn fitted(path: &Path) -> anyhow::Result<DrawnHits> {
+    let model = report::read_model(path)?;
+    let front = model.front.as_ref();
+    let is_limited = front.is_some_and(|f| f.workers.is_some() || f.link_bytes_per_s.is_some());
+    ensure!(
+        !is_limited,
+        "{}: [front] limits workers or the bytes of a link, which the simulator does not have: remove `workers` and \
+         `link_bytes_per_s` to see the devices alone",
+        path.display()
+    );
+    Ok(DrawnHits::Fitted(Arc::new(model)))
 }
 
 /// Parses the name of a picture: a file with another ending would not be what its name says.

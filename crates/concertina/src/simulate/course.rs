@@ -71,12 +71,17 @@ impl LoadCourse {
         Ok(())
     }
 
+    /// Whether no law changes the load.
+    pub(super) fn is_steady(&self) -> bool {
+        self.daily == 0.0 && self.yearly.is_none() && self.bursts.is_empty()
+    }
+
     /// The arrivals of a step; `None`: exponential times at its rate. A trace is repeated until the step ends, at its rate.
     pub(super) fn arrivals(&self, span: Span, rate: f64) -> Option<Arrivals> {
         if let Some(times) = &self.times {
             return Some(Arrivals::Times(repeated(times, span, rate)));
         }
-        if self.daily == 0.0 && self.yearly.is_none() && self.bursts.is_empty() {
+        if self.is_steady() {
             return None;
         }
         let burst = |burst: &LoadBurst| {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use engine::gateway::Spread;
-use engine::route::Ring;
+use engine::route::{self, Ring};
 use engine::sim::drawn::{DeviceSettings, Hits, NodeFault, NodeFaultKind, Settings};
 use engine::sim::{Arrivals, Fault, FaultKind, Law};
 use ground::window::{self, Outcome, SECOND};
 
 use super::keyed::faults as scheduled_faults;
-use super::plan::Plan;
+use super::plan::{DrawnHits, Plan};
+use super::server::Server;
 use super::time::nanos;
 use configuration::{Config, Kind, Member};
 use node::settings::settings_of;
@@ -31,26 +32,76 @@ pub(super) fn window_s(plan: &Plan, config: &Config) -> f64 {
     configured_s.max(shortest_s)
 }
 
+/// Reads per second of a node that works, in the mean over those that have keys of their own: the load that a fitted node sees.
+pub(super) fn node_rate(plan: &Plan, members: &[route::Member], rate: f64) -> f64 {
+    let is_live = |member: &&route::Member| !member.hot && !plan.lost.contains(&member.name);
+    plan.read_share * rate / members.iter().filter(is_live).count().max(1) as f64
+}
+
+/// How nodes answer at a load, and when requests come.
+struct Behaviour {
+    devices: Vec<DeviceSettings>,
+    hits: Hits,
+    memory: Law,
+    delay: Law,
+    arrivals: Arrivals,
+}
+
+/// How nodes answer when `rate` requests/s come to all of them: as the model says, or as the configuration's devices do.
+fn behaviour(
+    plan: &Plan,
+    ring: &Ring,
+    laws: &[Law],
+    rate: f64,
+    configured: &[engine::node::DeviceSettings],
+) -> anyhow::Result<Behaviour> {
+    let course = plan.course.arrivals(plan.span(), rate);
+    match &plan.drawn {
+        None => bail!("the shares of hits are missing"),
+        Some(DrawnHits::Fitted(model)) => {
+            let server = Server::new(model, node_rate(plan, ring.members(), rate))
+                .context("cannot simulate the model")?;
+            ensure!(
+                !server.has_bursts() || plan.course.is_steady() || plan.course.times.is_some(),
+                "arrivals of the model come in bursts, and those of --daily, --growth and --burst do not: leave these out, \
+                 or remove [arrivals] from the model file"
+            );
+            let arrivals = course.unwrap_or_else(|| server.arrivals(rate));
+            let Server { devices, hits, memory, delay, .. } = server;
+            Ok(Behaviour { devices, hits, memory, delay, arrivals })
+        }
+        Some(DrawnHits::Stated(hits)) => {
+            let devices = configured.iter().zip(laws).map(|(device, law)| DeviceSettings {
+                name: device.name.clone(),
+                outcome: device.outcome,
+                servers: device.servers,
+                queue_length_max: device.queue_length_max,
+                law: law.clone(),
+                weight: 1.0,
+            });
+            Ok(Behaviour {
+                devices: devices.collect(),
+                hits: *hits,
+                memory: Law::constant(0.0),
+                delay: Law::constant(0.0),
+                arrivals: course.unwrap_or(Arrivals::Poisson(rate)),
+            })
+        }
+    }
+}
+
 /// The settings of one step.
 pub(super) fn settings(
     plan: &Plan,
     config: &Config,
     ring: &Arc<Ring>,
     laws: &[Law],
-    arrivals: Arrivals,
+    rate: f64,
     windows: window::Settings,
 ) -> anyhow::Result<Settings> {
-    let Some(hits) = plan.drawn else { bail!("the shares of hits are missing") };
     let own = settings_of(config, None, windows.clone());
-    let devices = own.devices.iter().zip(laws).map(|(device, law)| DeviceSettings {
-        name: device.name.clone(),
-        outcome: device.outcome,
-        servers: device.servers,
-        queue_length_max: device.queue_length_max,
-        law: law.clone(),
-        weight: 1.0,
-    });
-    let devices: Vec<DeviceSettings> = devices.collect();
+    let Behaviour { devices, hits, memory, delay, arrivals } =
+        behaviour(plan, ring, laws, rate, &own.devices)?;
     check(plan, config, &hits, &devices)?;
     let gateway = config.gateway.settings(ring.clone(), windows.clone(), plan.seed);
     let mut faults = node_faults(&scheduled_faults(plan, ring, 0)?)?;
@@ -66,8 +117,8 @@ pub(super) fn settings(
         origin: own.origin,
         origin_half: Law::exponential(plan.origin_s / 2.0),
         hits,
-        memory: Law::constant(0.0),
-        delay: Law::constant(0.0),
+        memory,
+        delay,
         arrivals,
         until: nanos(plan.warmup_s + plan.duration_s),
         write_share: 1.0 - plan.read_share,
@@ -85,8 +136,8 @@ pub(super) fn settings(
 /// Refuses a plan that a run without keys cannot carry out.
 pub(super) fn check_plan(plan: &Plan, config: &Config, laws: &[Law]) -> anyhow::Result<()> {
     let ring = config.ring().context("cannot make a ring of these members")?;
-    let (arrivals, windows) = (Arrivals::Poisson(1.0), window::Settings::default());
-    settings(plan, config, &ring, laws, arrivals, windows).map(drop)
+    let rate = plan.rates.first().copied().unwrap_or(1.0);
+    settings(plan, config, &ring, laws, rate, window::Settings::default()).map(drop)
 }
 
 /// Refuses ratios, devices and faults that contradict each other.
@@ -151,9 +202,21 @@ fn node_faults(faults: &[Fault]) -> anyhow::Result<Vec<NodeFault>> {
     faults.iter().map(of).collect()
 }
 
-/// What a user is told of a run of drawn hits whose gateways would choose warm replicas.
-pub fn note(config: &Config) -> Option<&'static str> {
-    (config.members.len() > 1 && config.gateway.spread == Spread::Warm).then_some(
-        "drawn hits: each read goes to the first live node of its key; `gateway.spread = \"all\"` lets gateways choose",
-    )
+/// What a user is told of a run of drawn hits: of gateways that would choose warm replicas, and of a model whose reads join others.
+pub fn notes(plan: &Plan) -> Vec<&'static str> {
+    let config = &plan.config;
+    let mut notes = Vec::new();
+    if plan.drawn.is_some() && config.members.len() > 1 && config.gateway.spread == Spread::Warm {
+        notes.push(
+            "drawn hits: each read goes to the first live node of its key; `gateway.spread = \"all\"` lets gateways choose",
+        );
+    }
+    if let Some(DrawnHits::Fitted(model)) = &plan.drawn
+        && model.requests.joining.value > 0.0
+    {
+        notes.push(
+            "the model's requests that join a read in progress are simulated as reads of their own: devices are busier than predicted",
+        );
+    }
+    notes
 }

@@ -11,12 +11,15 @@ use node::settings::{place_of, settings_of};
 use origin::{Attributes, Metadata, VersionHasher};
 
 use super::chance::Outage;
-use super::plan::Plan;
+use super::plan::{DrawnHits, Plan};
 use super::time::nanos;
 
-/// The service-time law of each device.
-pub(super) fn laws(config: &Config) -> anyhow::Result<Vec<Law>> {
+/// The service-time law of each device, as far as the configuration has it and not a model.
+pub(super) fn laws(plan: &Plan, config: &Config) -> anyhow::Result<Vec<Law>> {
     let mut laws = Vec::new();
+    if let Some(DrawnHits::Fitted(_)) = plan.drawn {
+        return Ok(laws);
+    }
     for (index, group) in config.devices.iter().enumerate() {
         let Some(service) = &group.service else {
             bail!(

@@ -10,10 +10,12 @@ use engine::sim::Law;
 use ground::number::{digits, percent, time};
 use ground::window::Outcome;
 use load::Popularity;
+use model::storage::Node;
 use node::settings::settings_of;
 
 use super::drawn::{check_plan, window_s};
-use super::plan::Plan;
+use super::plan::{DrawnHits, Plan};
+use super::server::DeviceLoad;
 
 /// Utilisation up to which a load is proposed.
 const BUSY: f64 = 0.95;
@@ -216,6 +218,8 @@ struct Cluster<'a> {
     nodes: Vec<LiveNode>,
     /// Whether each read goes to the first live node of its key, however busy that is.
     is_first: bool,
+    /// What `--model` says of each node.
+    fitted: Option<Node>,
 }
 
 /// A node that works.
@@ -260,8 +264,13 @@ impl<'a> Cluster<'a> {
             .sum()
         };
         let (bulk, hot) = (Some(Outcome::BulkDevice), Some(Outcome::HotDevice));
+        let fitted = match &plan.drawn {
+            Some(DrawnHits::Fitted(model)) => Some(model.node()?),
+            _ => None,
+        };
         Ok(Cluster {
             plan,
+            fitted,
             memory_bytes: config.node.memory_bytes.0 as f64,
             fastest_s: laws.iter().map(Law::mean_s).fold(f64::INFINITY, f64::min).max(1e-12),
             capacity: [None, bulk, hot].map(capacity),
@@ -275,7 +284,12 @@ impl<'a> Cluster<'a> {
     fn busiest(&self, rate: f64) -> Busiest {
         let reads = rate * self.plan.read_share;
         let [all, bulk, hot] = self.capacity;
-        let Some(hits) = self.plan.drawn else {
+        if let Some(node) = &self.fitted {
+            let count = self.nodes.iter().filter(|node| node.share > 0.0).count().max(1) as f64;
+            let load = DeviceLoad::new(node, reads / count);
+            return self.of_class(count * load.reads, load.reads / load.busiest, "");
+        }
+        let Some(DrawnHits::Stated(hits)) = &self.plan.drawn else {
             return self.of_class(self.least_device_reads(reads), all, "");
         };
         let to_bulk = (1.0 - hits.memory - hits.hot - hits.origin).max(0.0) * reads;

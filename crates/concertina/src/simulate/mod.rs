@@ -11,6 +11,7 @@
 //! - `run`: one run. `result`: what is kept of it. `several`: runs side by side, with an interval over them.
 //! - `parts`: a study dealt out to processes, and joined. `study`: seeds and loads as its units.
 //! - `picture`: how a step went on, drawn.
+//! - `server`: a server as its model describes it, for `drawn` and for
 //! - `candidates`: the candidates of a plan, beside what the formula says of them.
 
 mod candidates;
@@ -25,6 +26,7 @@ mod picture;
 mod plan;
 mod result;
 mod run;
+mod server;
 mod several;
 mod study;
 mod time;
@@ -33,11 +35,11 @@ pub use candidates::work::{join_candidates, simulate_candidate_part, simulate_ca
 pub use candidates::{Assumption, CandidateQuestion, Effect, SimulatedCandidate, SimulatedPlan};
 pub use chance::{Chance, Lives};
 pub use course::{LoadBurst, LoadCourse};
-pub use drawn::note as drawn_note;
+pub use drawn::notes as drawn_notes;
 pub use faults::{AskedFault, Messages};
 pub use parts::{StudyPart, StudyPlace, study_id};
 pub use picture::StepCourse;
-pub use plan::Plan;
+pub use plan::{DrawnHits, Plan};
 pub use run::{Outcome, run};
 pub use several::{Interval, RunCount, RunSet, StepIntervals, run_several};
 pub use study::{DonePart, join_runs, simulate_part};

@@ -1,17 +1,28 @@
 //! What is simulated.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::ensure;
-use configuration::{Config, Member};
+use configuration::{Config, Device, Member};
 use engine::sim::drawn::Hits;
 use ground::number::time;
 use load::Popularity;
+use model::Model;
 
 use super::chance::Chance;
 use super::course::{LoadBurst, LoadCourse};
 use super::faults::{AskedFault, Messages};
 use super::time::Span;
+
+/// What answers reads where no key is tracked.
+#[derive(Clone, Debug)]
+pub enum DrawnHits {
+    /// By these shares, and the configuration's devices.
+    Stated(Hits),
+    /// As a fitted node answers them: its devices, and the shares at its load.
+    Fitted(Arc<Model>),
+}
 
 /// The parameters of a simulation.
 #[derive(Clone, Debug)]
@@ -26,8 +37,8 @@ pub struct Plan {
     pub warmup_s: f64,
     /// Number of distinct keys, where hits are not drawn.
     pub keys: u32,
-    /// The shares of reads by what answers them, if hits are drawn and keys are not tracked.
-    pub drawn: Option<Hits>,
+    /// What answers reads, if hits are drawn and keys are not tracked.
+    pub drawn: Option<DrawnHits>,
     /// How the load changes within a step.
     pub course: LoadCourse,
     /// Faults that are drawn.
@@ -86,6 +97,9 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
         config.members.push(Member { name: "node".to_owned(), ..Member::default() });
         config.cluster.replicas = 1;
     }
+    if let Some(DrawnHits::Fitted(model)) = &plan.drawn {
+        config.devices = devices_of(model, &config)?;
+    }
     ensure!(!plan.rates.is_empty(), "no load given: add --rate R requests/s, or a list");
     for &rate in &plan.rates {
         ensure!(rate.is_finite() && rate > 0.0, "--rate must be positive, not {rate}");
@@ -120,6 +134,24 @@ pub(super) fn members(plan: &Plan) -> anyhow::Result<Config> {
         );
     }
     Ok(config)
+}
+
+/// The devices of a fitted node as groups of the configuration, which must not contradict them.
+fn devices_of(model: &Model, config: &Config) -> anyhow::Result<Vec<Device>> {
+    let fitted: u32 = model.devices.iter().map(|devices| devices.count).sum();
+    let configured: u32 = config.devices.iter().map(|group| group.count).sum();
+    // A file that names no device has the default one.
+    let is_stated = config.devices != [Device::default()];
+    ensure!(
+        !is_stated || configured == fitted,
+        "the configuration has {configured} devices, the model {fitted}: --model takes all of a node's devices from the \
+         model; leave [[device]] out, or simulate with [[device]].service and without --model"
+    );
+    ensure!(
+        config.devices.iter().all(|group| group.service.is_none()),
+        "[[device]].service and --model both state how long a read takes: leave one out"
+    );
+    Ok(vec![Device { count: fitted, ..Device::default() }])
 }
 
 /// Refuses a network on which no reply comes before the end of a step.
@@ -164,13 +196,17 @@ pub(super) fn parameters_table(plan: &Plan, config: &Config) -> toml::Table {
     asked.insert("rates".to_owned(), plan.rates.clone().into());
     asked.insert("duration_s".to_owned(), plan.duration_s.into());
     asked.insert("warmup_s".to_owned(), plan.warmup_s.into());
-    match plan.drawn {
+    match &plan.drawn {
         None => asked.insert("keys".to_owned(), i64::from(plan.keys).into()),
-        Some(Hits { memory, hot, origin }) => {
+        Some(DrawnHits::Fitted(model)) => {
             asked.insert("keys".to_owned(), "drawn".into());
-            asked.insert("hit_ratio".to_owned(), memory.into());
-            asked.insert("hot_ratio".to_owned(), hot.into());
-            asked.insert("origin_ratio".to_owned(), origin.into())
+            asked.insert("model".to_owned(), model.about.title.clone().into())
+        }
+        Some(DrawnHits::Stated(Hits { memory, hot, origin })) => {
+            asked.insert("keys".to_owned(), "drawn".into());
+            asked.insert("hit_ratio".to_owned(), (*memory).into());
+            asked.insert("hot_ratio".to_owned(), (*hot).into());
+            asked.insert("origin_ratio".to_owned(), (*origin).into())
         }
     };
     if plan.course != LoadCourse::default() {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Context;
 use configuration::Config;
 use engine::sim::drawn::DrawnCluster;
-use engine::sim::{Arrivals, Law, Simulation};
+use engine::sim::{Law, Simulation};
 use ground::number::time;
 use ground::window::{self, Nanos, Window};
 use load::{Summary, simulated_step};
@@ -56,7 +56,7 @@ pub fn run(
     progress: &mut dyn FnMut(&str, f64),
 ) -> anyhow::Result<Outcome> {
     let config = members(plan)?;
-    let laws = laws(&config)?;
+    let laws = laws(plan, &config)?;
     check(plan, &config, &laws, Runs::ONE)?;
     let unix = clock::unix_offset_ns() + i128::from(clock::now());
     let description = Run {
@@ -159,9 +159,7 @@ impl World {
         let ring = config.ring().context("cannot make a ring of these members")?;
         let names = ring.members().iter().map(|member| member.name.clone()).collect();
         if plan.drawn.is_some() {
-            let course = plan.course.arrivals(plan.span(), rate);
-            let arrivals = course.unwrap_or(Arrivals::Poisson(rate));
-            let settings = drawn_settings(plan, config, &ring, laws, arrivals, windows)?;
+            let settings = drawn_settings(plan, config, &ring, laws, rate, windows)?;
             return Ok((World::Drawn(Box::new(DrawnCluster::new(settings))), names));
         }
         let settings = keyed_settings(plan, config, laws, rate, windows)?;

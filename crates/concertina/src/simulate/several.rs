@@ -155,7 +155,7 @@ pub fn run_several(
         RunCount::Fixed(runs) => runs,
         RunCount::Within { .. } => RUNS_MIN,
     };
-    check(plan, &config, &laws(&config)?, Runs { count: at_least, at_once: threads })?;
+    check(plan, &config, &laws(plan, &config)?, Runs { count: at_least, at_once: threads })?;
     let mut there = std::fs::read_dir(&plan.out).into_iter().flatten();
     ensure!(there.next().is_none(), "{} is not empty: give another --out", plan.out.display());
     let begun = Instant::now();

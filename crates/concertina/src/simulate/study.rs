@@ -86,7 +86,7 @@ pub fn simulate_part(
     if is_done(&plan.out, part, &study) {
         return done(true);
     }
-    let laws = laws(&config)?;
+    let laws = laws(plan, &config)?;
     let shared = Runs { count: units.len().max(1), at_once: threads };
     for &rate in &plan.rates {
         // All loads, so that no part is simulated of a study that another part refuses.

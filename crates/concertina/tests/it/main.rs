@@ -92,6 +92,7 @@ mod serve_s3;
 mod serve_slow;
 mod serve_tiers;
 mod simulate;
+mod simulate_model;
 mod simulations;
 mod steady;
 mod strangers;

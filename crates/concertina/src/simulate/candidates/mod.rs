@@ -9,13 +9,13 @@
 //!   condition that something is, so that what happens a few hours a year takes no year to see; its weight is the part of
 //!   the time in which something is down. Right where repairs take much longer than queues take to settle.
 //!
-//! - `failures`: what is down. `server`: the settings of a simulated server from its model. `work`: runs on threads.
+//! - `failures`: what is down. `run`: the settings of one run. `work`: runs on threads.
 //!
 //! Limitations, said in `docs/plan.md`: reads that join another are answered as from memory, links, workers and other work of devices do not
 //! exist, and devices that share their servers, or whose speed depends on what is present, are refused.
 
 mod failures;
-mod server;
+mod run;
 pub(super) mod work;
 
 use model::Model;

@@ -17,9 +17,10 @@ use rand::rngs::SmallRng;
 use serde::{Deserialize, Serialize};
 
 use super::super::parts::{StudyPart, StudyPlace, is_done, on_threads, read_parts, write_part};
+use super::super::server::Server;
 use super::super::study::DonePart;
 use super::failures::{Parts, State};
-use super::server::{Run, Server};
+use super::run::Run;
 use super::{Assumed, CandidateQuestion, Shares, SimulatedCandidate, SimulatedPlan};
 
 /// An interrupt is looked for this many times in a run.
@@ -80,7 +81,7 @@ impl Candidate {
                 question.rate / f64::from(configuration.servers - lost),
             )?);
         }
-        let devices = by_lost.first().map_or(0, Server::devices);
+        let devices = by_lost.first().map_or(0, |server| server.devices.len());
         Ok(Candidate {
             servers,
             ring: ring(servers, configuration.replicas as usize)?,

@@ -1,41 +1,31 @@
 //! The settings of a simulated server, from its model.
 
-use std::sync::Arc;
-
 use anyhow::{Context, bail, ensure};
-use engine::gateway::Spread;
-use engine::node::OriginSettings;
-use engine::route::{Policy, Ring};
-use engine::sim::drawn::{DeviceSettings, Hits, NodeFault, NodeFaultKind, Settings};
+use engine::sim::drawn::{DeviceSettings, Hits};
 use engine::sim::{Arrivals, Law, Level, Switching};
-use ground::window::{self, Nanos, Outcome, SECOND};
+use ground::window::Outcome;
 use model::Model;
 use model::distribution::{Empirical, Piece, ServiceTime};
-use model::queue::{ArrivalLaw, Discipline, relaxation_s};
-use model::storage::{Class, Node};
-
-use super::failures::State;
+use model::queue::{ArrivalLaw, Bursts, Discipline, relaxation_s};
+use model::storage::{Class, DeviceGroup, Node};
 
 /// Times that stand for a law.
 const DRAWS: usize = 8192;
-/// A run is at least this many relaxation times of its queues long, but at most some times as long as was asked for; its warm-up
-/// is a part of that.
-const RELAXATIONS: f64 = 100.0;
-const LONGER_MAX: f64 = 10.0;
-const WARMUP_PART: f64 = 0.25;
-/// A read that counts as late takes this many times the objective.
-const LATE: f64 = 10.0;
 /// Of a server past saturation: its queues never settle.
 const BUSY_MAX: f64 = 0.97;
 
-/// A server of a candidate, to be simulated.
+/// A server to be simulated.
 #[derive(Clone)]
 pub(super) struct Server {
-    devices: Vec<DeviceSettings>,
-    hits: Hits,
-    memory: Law,
-    delay: Law,
-    bursts: Option<model::queue::Bursts>,
+    /// Its devices.
+    pub devices: Vec<DeviceSettings>,
+    /// What answers reads. Those that neither memory nor a device answers count as memory's, with times of their own.
+    pub hits: Hits,
+    /// Time of what memory answers.
+    pub memory: Law,
+    /// Time that is added to a device's.
+    pub delay: Law,
+    bursts: Option<Bursts>,
     /// Relaxation time of its busiest queue, seconds.
     pub relaxation_s: f64,
 }
@@ -74,14 +64,46 @@ fn check(class: &Class, name: &str) -> anyhow::Result<()> {
         Class { discipline: Discipline::Fifo, .. } => return Ok(()),
         _ => "their requests share the servers",
     };
-    bail!("--simulate cannot simulate the devices of class {name}: {what}; plan without --simulate")
+    bail!("the simulator has no devices like those of class {name}: {what}")
+}
+
+/// The share of reads that memory answers at a load.
+fn memory_share(node: &Node, rate: f64) -> f64 {
+    node.hit_ratio.at_rate(rate).clamp(0.0, 1.0 - node.other_share)
+}
+
+/// The service time of a device over that of its class, where all devices together serve `reads` per second.
+fn factor_of(class: &Class, group: &DeviceGroup, reads: f64) -> f64 {
+    group.factor * class.by_load.map_or(1.0, |by| by.factor_at(reads * group.share))
+}
+
+/// What devices of a node are asked for at a load.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeviceLoad {
+    /// Reads per second of all of its devices.
+    pub reads: f64,
+    /// Part of the time in which the busiest one works; above 1 if it cannot serve them.
+    pub busiest: f64,
+}
+
+impl DeviceLoad {
+    /// At `rate` requests/s of the node.
+    pub fn new(node: &Node, rate: f64) -> DeviceLoad {
+        let reads = rate * (1.0 - memory_share(node, rate) - node.other_share);
+        let busy = node.groups.iter().filter_map(|group| {
+            let class = node.classes.get(group.class)?;
+            let mean = class.service.mean() * factor_of(class, group, reads);
+            Some(reads * group.share * mean / f64::from(class.servers.max(1)))
+        });
+        DeviceLoad { reads, busiest: busy.fold(0.0, f64::max) }
+    }
 }
 
 impl Server {
     /// A server at `rate` requests/s of its own.
     pub fn new(model: &Model, rate: f64) -> anyhow::Result<Server> {
         let node = model.node()?;
-        let q = node.hit_ratio.at_rate(rate).clamp(0.0, 1.0 - node.other_share);
+        let q = memory_share(&node, rate);
         let direct = q + node.other_share;
         let reads = rate * (1.0 - direct);
         let (mut devices, mut relaxation, mut busiest) = (Vec::new(), 0.0f64, 0.0f64);
@@ -89,8 +111,7 @@ impl Server {
             let class = node.classes.get(group.class).context("a device without a class")?;
             let name = model.classes.get(group.class).map_or("?", |class| &class.name);
             check(class, name)?;
-            let by_load = class.by_load.map_or(1.0, |by| by.factor_at(reads * group.share));
-            let factor = group.factor * by_load;
+            let factor = factor_of(class, group, reads);
             let servers = class.servers.max(1);
             let mean = class.service.mean() * factor / f64::from(servers);
             let busy = reads * group.share * mean;
@@ -120,12 +141,13 @@ impl Server {
         Ok(Server { devices, hits, memory, delay, bursts, relaxation_s: relaxation })
     }
 
-    /// The number of its devices.
-    pub fn devices(&self) -> usize {
-        self.devices.len()
+    /// Whether the model's arrivals come in bursts.
+    pub fn has_bursts(&self) -> bool {
+        self.bursts.is_some()
     }
 
-    fn arrivals(&self, rate: f64) -> Arrivals {
+    /// Arrivals by the model's law.
+    pub fn arrivals(&self, rate: f64) -> Arrivals {
         let Some(bursts) = self.bursts else { return Arrivals::Poisson(rate) };
         let levels = bursts.levels(rate, 0.0).map(|(rate, share)| Level { rate, share });
         Arrivals::Switching(Switching { levels, change_rate: bursts.change_rate() })
@@ -158,64 +180,4 @@ fn responses(node: &Node, q: f64) -> (Law, Law) {
         }
     };
     (memory, delay)
-}
-
-/// One run of a cluster of servers that are alike.
-pub(super) struct Run {
-    pub ring: Arc<Ring>,
-    /// Requests/s of the cluster.
-    pub rate: f64,
-    pub within_s: f64,
-    pub origin_s: Option<f64>,
-    pub requests: f64,
-    pub seed: u64,
-    pub state: State,
-}
-
-impl Run {
-    /// The time of its warm-up and its end.
-    pub fn times(&self, server: &Server) -> (Nanos, Nanos) {
-        let asked_s = self.requests / self.rate;
-        let long = (RELAXATIONS * server.relaxation_s).clamp(asked_s, LONGER_MAX * asked_s);
-        let ns = |seconds: f64| (seconds * SECOND as f64) as Nanos;
-        (ns(WARMUP_PART * long), ns((1.0 + WARMUP_PART) * long))
-    }
-
-    pub fn settings(&self, server: &Server) -> Settings {
-        let (_, end) = self.times(server);
-        let down = |node: usize, kind| NodeFault { at: 0, until: Nanos::MAX, node, kind };
-        let nodes = self.state.nodes.iter().map(|&node| down(node, NodeFaultKind::Down));
-        let devices = self.state.devices.iter();
-        let devices = devices.map(|&(node, at)| down(node, NodeFaultKind::DeviceLost(at)));
-        let origin = match self.origin_s {
-            Some(mean_s) => Law::exponential(mean_s / 2.0),
-            None => Law::constant(LATE * self.within_s / 2.0),
-        };
-        Settings {
-            seed: self.seed,
-            ring: self.ring.clone(),
-            devices: server.devices.clone(),
-            origin: OriginSettings { servers: u32::MAX, queue_length_max: u32::MAX },
-            origin_half: origin,
-            hits: server.hits,
-            memory: server.memory.clone(),
-            delay: server.delay.clone(),
-            arrivals: server.arrivals(self.rate),
-            until: end,
-            write_share: 0.0,
-            bytes: 0,
-            network: 0,
-            gateways: 1,
-            spread: Spread::Primary,
-            policy: Policy::default(),
-            ping_interval: SECOND,
-            faults: nodes.chain(devices).collect(),
-            windows: window::Settings {
-                // Windows are taken at the end of the warm-up and of the run.
-                window_ns: 10 * end,
-                objectives_ms: vec![self.within_s * 1e3],
-                unix_offset_ns: 0,
-            },
-        }
-    }
 }
