@@ -160,7 +160,7 @@ fn reads(windows: &[Window]) -> impl Iterator<Item = &ground::window::Times> {
 }
 
 /// Measures a step: the share answered within each of `within_s` seconds, and all other figures.
-pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> StepFigures {
+pub fn measure(observed: &ObservedStep, within_s: &[f64]) -> StepFigures {
     let step = &observed.windows;
     let (client_queue, client) = client_side(step);
     let seconds: f64 = client.iter().map(|w| w.length_s).sum();

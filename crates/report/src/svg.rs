@@ -95,6 +95,18 @@ pub enum Mark {
     },
 }
 
+impl Mark {
+    /// Its name in the legend, if it has one there.
+    fn label(&self) -> Option<&str> {
+        let label = match self {
+            Mark::Line { label, .. } | Mark::Band { label, .. } => label,
+            Mark::Points { label, points, .. } if !points.is_empty() => label,
+            _ => return None,
+        };
+        (!label.is_empty()).then_some(label)
+    }
+}
+
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
@@ -158,6 +170,14 @@ impl Plot {
              aria-label=\"{}\">\n{body}</svg>\n",
             escape(&self.title)
         )
+    }
+
+    /// The plot in words: its title, its axes, and what it shows.
+    fn described(&self) -> String {
+        let labels = self.marks.iter().filter_map(Mark::label).collect::<Vec<_>>();
+        let shows =
+            if labels.is_empty() { String::new() } else { format!(": {}", labels.join("; ")) };
+        format!("{}, {} by {}{shows}.", self.title, self.y.label, self.x.label)
     }
 
     fn x_at(&self, x: f64) -> Option<f64> {
@@ -373,14 +393,7 @@ impl Plot {
         let (mut x, mut y) = (LEFT, top + 12.0);
         let mut any = false;
         for mark in &self.marks {
-            let label = match mark {
-                Mark::Line { label, .. } | Mark::Band { label, .. } => label,
-                Mark::Points { label, points, .. } if !points.is_empty() => label,
-                _ => continue,
-            };
-            if label.is_empty() {
-                continue;
-            }
+            let Some(label) = mark.label() else { continue };
             let width = 32.0 + 6.9 * label.chars().count() as f64 + 14.0;
             if any && x + width > WIDTH {
                 (x, y) = (LEFT, y + LEGEND_ROW);
@@ -464,12 +477,14 @@ pub fn standalone(plots: &[Plot], notes: &[String]) -> String {
         }
     }
     let height = y + 10.0;
+    let described: Vec<String> = plots.iter().map(Plot::described).chain(notes.to_vec()).collect();
     format!(
         "{HEAD}{WIDTH} {height:.0}\" \
-         width=\"{:.0}\" height=\"{:.0}\">\n<style>{COLOURS}{STYLE}</style>\n\
+         width=\"{:.0}\" height=\"{:.0}\" role=\"img\" aria-label=\"{}\">\n<style>{COLOURS}{STYLE}</style>\n\
          <rect width=\"100%\" height=\"100%\" style=\"fill:var(--paper)\"/>\n{body}</svg>\n",
         WIDTH * 1.5,
-        height * 1.5
+        height * 1.5,
+        escape(&described.join(" "))
     )
 }
 

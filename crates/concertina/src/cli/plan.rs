@@ -15,6 +15,7 @@ use report::plan_basis::PlanBasis;
 use report::ranges;
 use report::tiers::CurvesFile;
 
+mod measured;
 mod simulated;
 mod sources;
 mod text;

@@ -39,6 +39,41 @@ fn candidates_are_simulated_beside_the_formula() {
     assert_eq!(threads("1"), threads("2"), "the same bytes whatever the number of threads");
 }
 
+/// Formula, simulation and measurement in one picture, whose alternative text names all three.
+#[test]
+fn a_picture_shows_what_was_measured() {
+    let lab = Lab::new();
+    for (rates, out, expected) in [
+        ("5000,20", "near", "the load of all servers"),
+        ("20", "far", "which is not the load of one server"),
+    ] {
+        let run = ["simulate", "--model", "model.toml", "--nodes", "4", "--duration", "5s"];
+        let output = Command::new(env!("CARGO_BIN_EXE_concertina"))
+            .args([&run[..], &["--warmup", "1s", "--rate", rates, "--out", out]].concat())
+            .current_dir(lab.dir.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let short = [&SIMULATED[..], &["--requests", "20000"]].concat();
+        let drawn = lab.asks(&[&short[..], &["--picture", "p.svg", "--measured", out]].concat());
+        assert!(drawn.status.success(), "{drawn:?}");
+        let picture = std::fs::read_to_string(lab.dir.path().join("p.svg")).unwrap();
+        let (head, _) = picture.split_once("<style>").unwrap();
+        for curve in
+            ["role=\"img\"", "formula", "simulation, nothing down", "measurement, ", expected]
+        {
+            assert!(head.contains(curve), "{curve}: {head}");
+        }
+        let lines = picture.matches("class=\"line ").count();
+        assert!(lines >= 2 && picture.contains("line measured"), "{lines} lines");
+    }
+    let asked = [&SIMULATED[..], &["--requests", "1000", "--picture", "p.svg"]].concat();
+    let (_, error) = text(&lab.asks(&[&asked[..], &["--measured", "model.toml"]].concat()));
+    assert!(error.contains("concertina import model.toml"), "{error}");
+    let (_, error) = text(&lab.asks(&[&SIMULATED[..], &["--measured", "far"]].concat()));
+    assert!(error.contains("--picture"), "{error}");
+}
+
 #[test]
 fn failures_cost_what_the_formula_leaves_out() {
     let lab = Lab::new();

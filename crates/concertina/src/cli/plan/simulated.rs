@@ -15,6 +15,7 @@ use report::plan_basis::PlanBasis;
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, is_plot, standalone};
 use report::table::{has_intervals, percent, tenths, with_interval};
 
+use super::measured::{CandidateLoads, NearestStep};
 use super::sources::Sources;
 use super::text::PlanReport;
 use crate::cli::load::watch_interrupts;
@@ -84,6 +85,9 @@ pub(super) struct Options {
     /// With --simulate: draw formula and simulation of the best candidate into this SVG file
     #[arg(long, requires = "simulate", value_name = "FILE.svg", value_parser = crate::cli::simulate::svg_file)]
     picture: Option<PathBuf>,
+    /// With --picture: draw what was measured, too: the step of this run folder, of the cluster or of one server, whose load is nearest
+    #[arg(long, requires = "picture", value_name = "RUN")]
+    measured: Option<PathBuf>,
     /// With --simulate: show no progress
     #[arg(long, short, requires = "simulate")]
     quiet: bool,
@@ -196,14 +200,18 @@ impl Simulation<'_> {
         let configuration = &plan.ranked[best.candidate].configuration;
         let model = server_of(&self.basis.model, self.choices, configuration, 0)?;
         let rate = plan.design_rate / f64::from(configuration.servers);
-        let plots = [picture(&model, rate, self, best)?];
-        let note = format!(
+        let loads = CandidateLoads { cluster: plan.design_rate, server: rate };
+        let measured = self.options.measured.as_deref();
+        let measured = measured.map(|run| NearestStep::read(run, loads)).transpose()?;
+        let plots = [picture(&model, rate, self, best, measured.as_ref())?];
+        let mut notes = vec![format!(
             "{} servers at {} requests/s; {}.",
             configuration.servers,
             digits(plan.design_rate, 6),
             missed(best)
-        );
-        let text = standalone(&plots, &[note]);
+        )];
+        notes.extend(measured.map(|step| format!("{}.", step.note())));
+        let text = standalone(&plots, &notes);
         Ok(report::write_whole(path, &text, is_plot)?)
     }
 }
@@ -213,6 +221,7 @@ fn picture(
     rate: f64,
     asked: &Simulation,
     best: &SimulatedCandidate,
+    measured: Option<&NearestStep>,
 ) -> anyhow::Result<Plot> {
     let delay_ms = 1e3 * asked.basis.delay_s;
     let times: Vec<f64> = best.law.iter().map(|(t, _)| *t).collect();
@@ -225,7 +234,9 @@ fn picture(
         half: 100.0 * half,
         title: format!("{what}: {} % within {} ms", percent(share), digits(x, 3)),
     };
-    let simulated = best.law.iter().map(|(t, share)| point(ms(*t), *share, 0.0, "simulated"));
+    // Rings side by side would cover the lines.
+    let simulated =
+        best.law.iter().step_by(4).map(|(t, share)| point(ms(*t), *share, 0.0, "simulated"));
     let objective_ms = 1e3 * asked.objective.within_s;
     let all = best.simulated;
     let failing = point(objective_ms, all.value, all.half, "simulated with failures");
@@ -233,12 +244,22 @@ fn picture(
         Mark::Vertical { x: objective_ms, label: format!("{}", asked.objective) },
         Mark::Line { class: "ours", label: "formula".to_owned(), points: formula.collect() },
         Mark::Points {
-            class: "measured",
+            class: "third",
             shape: Shape::Ring,
             label: "simulation, nothing down".to_owned(),
             points: simulated.collect(),
         },
     ];
+    if let Some(step) = measured {
+        // A measured time has all that comes before the servers, which the formula adds.
+        let seen: Vec<f64> = times.iter().map(|t| t + asked.basis.delay_s).collect();
+        let points = seen.iter().zip(step.shares(&seen)).map(|(t, share)| (1e3 * t, 100.0 * share));
+        marks.push(Mark::Line {
+            class: "measured",
+            label: format!("measurement, {} requests/s", digits(step.rate, 4)),
+            points: points.collect(),
+        });
+    }
     if best.while_down.is_some() {
         marks.push(Mark::Points {
             class: "third",
