@@ -62,6 +62,11 @@ pub trait ServiceTime {
     /// P(T ≤ t), `t` in seconds; 0 below 0.
     fn cdf(&self, t: f64) -> f64;
 
+    /// E\[T³\] in s³, where the law has it in closed form; `None` by default: it is then integrated from the CDF.
+    fn third_moment(&self) -> Option<f64> {
+        None
+    }
+
     /// The atoms of the law, where its CDF jumps. Empty by default.
     fn atoms(&self) -> Vec<Atom> {
         Vec::new()
@@ -96,6 +101,9 @@ macro_rules! forward {
             }
             fn cdf(&self, t: f64) -> f64 {
                 (**self).cdf(t)
+            }
+            fn third_moment(&self) -> Option<f64> {
+                (**self).third_moment()
             }
             fn atoms(&self) -> Vec<Atom> {
                 (**self).atoms()

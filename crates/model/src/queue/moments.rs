@@ -1,4 +1,4 @@
-//! The third moment of a law, computed from its transform: variances of waiting times need it.
+//! The third moment of a law: variances of waiting times need it.
 
 use crate::distribution::ServiceTime;
 
@@ -8,7 +8,7 @@ pub(super) const NEARLY: f64 = 1e-3;
 /// Largest number of evaluations of the law for one interval.
 const EVALUATIONS_MAX: usize = 4_000;
 
-/// E\[S³\] = 3∫t²(1 − F(t))dt by adaptive Simpson over intervals that double. Relative error below
+/// E\[S³\], where the law does not know it 3∫t²(1 − F(t))dt by adaptive Simpson over intervals that double. Relative error below
 /// 1e-7 for laws with an exponential tail and for measured ones. The part beyond the quantile of 1
 /// − 1e-15 is ignored: 1e-4 of the moment for a lognormal law of SCV 4. Cost: some thousand CDFs.
 pub(super) fn third_moment(law: &dyn ServiceTime) -> f64 {
@@ -18,7 +18,14 @@ pub(super) fn third_moment(law: &dyn ServiceTime) -> f64 {
     if law.scv() <= 0.0 {
         return least;
     }
+    // A measured law has hundreds of pieces, and its CDF at some thousand points took four fifths of the time of a report.
+    law.third_moment().unwrap_or_else(|| integrated(law, least)).max(least)
+}
+
+/// The third moment of a law by its CDF; `least` is a lower bound.
+fn integrated(law: &dyn ServiceTime, least: f64) -> f64 {
     let above = |t: f64| 1.0 - law.cdf(t);
+    let mean = law.mean();
     let mut total = 0.0;
     let (mut low, mut high) = (0.0, mean / 16.0);
     for _ in 0..80 {
@@ -31,7 +38,7 @@ pub(super) fn third_moment(law: &dyn ServiceTime) -> f64 {
         }
         (low, high) = (high, 2.0 * high);
     }
-    total.max(least)
+    total
 }
 
 /// ∫f from `low` to `high` to about `tolerance`, by Simpson's rule, halving where halving changes
@@ -64,4 +71,28 @@ pub(super) fn integral(f: &dyn Fn(f64) -> f64, low: f64, high: f64, tolerance: f
         }
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distribution::{Empirical, Piece};
+
+    /// The closed form of a measured law beside its twin, also where pieces overlap, are constant, or reach below 0.
+    #[test]
+    fn a_measured_law_knows_its_third_moment() {
+        let piece = |centre, half_width, share| Piece { centre, half_width, share };
+        for pieces in [
+            vec![piece(0.01, 0.01, 1.0)],
+            vec![piece(0.002, 0.001, 0.3), piece(0.0025, 0.002, 0.5), piece(0.3, 0.1, 0.2)],
+            vec![piece(0.001, 0.003, 0.5), piece(0.02, 0.005, 0.5)],
+            (0..200).map(|i| piece(0.001 * f64::from(i), 0.0005, 0.97f64.powi(i))).collect(),
+        ] {
+            let law = Empirical::from_pieces(pieces).unwrap();
+            let known = ServiceTime::third_moment(&law).unwrap();
+            let twin = integrated(&law, law.mean().powi(3));
+            assert!((known / twin - 1.0).abs() < 1e-6, "{known} {twin}");
+            assert!((third_moment(&law) / known - 1.0).abs() < 1e-12);
+        }
+    }
 }
