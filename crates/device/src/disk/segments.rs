@@ -48,11 +48,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Segments {
-    /// The device's name, for the log.
-    pub(super) fn name(&self) -> String {
-        self.place.name()
-    }
-
     /// Opens a block device or a file that was prepared as one, or else opens or creates a folder, and finds
     /// its segments, in ascending order. `me` is the node's name in its cluster.
     ///
