@@ -25,8 +25,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let lab = Lab::new(2);
     lab.succeeds(&["fit", "load", "server"]);
     lab.succeeds(&["fit", "load", "server"]);
-    lab.fails(&["report"], &["no run folder"]);
-    lab.fails(&["report", "load", "--csv", "tables"], &["no model is given"]);
+    lab.fails(&["report"], &["required arguments", "report [OPTIONS] <RUN>... [MODEL]"]);
     lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 model files", "one is needed"]);
     std::fs::write(lab.path("notes.txt"), "mine").unwrap();
     lab.fails(&["fit", "load", "server", "--out", "notes.txt"], &["is another kind of file"]);
