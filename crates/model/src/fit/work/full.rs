@@ -312,17 +312,20 @@ struct Candidate {
     equations: Vec<Vec<Equations>>,
 }
 
-impl Candidate {
-    /// The probability that the service stays settled for as long as each load was seen: it did.
-    fn chance_to_stay(&self, lines: &[Line]) -> f64 {
-        let (mean, scv) = moments(sum(self.point.blocks.iter().flatten()), 0.0);
-        let servers = self.point.kind.servers.unwrap_or(u32::MAX);
-        let escapes = |line: &Line| {
-            let (from, to) = line.span();
-            (to - from) / (mean * self.slowdown.escape_mean(rate(line) * mean, servers, scv))
-        };
-        (-lines.iter().filter(|line| line.open).map(escapes).sum::<f64>()).exp()
-    }
+/// The probability that servers of such speeds stay settled for as long as each load was seen: they did. `mean` and `scv`: of works.
+fn chance_to_stay(
+    lines: &[Line],
+    slowdown: &Slowdown,
+    servers: Option<u32>,
+    mean: f64,
+    scv: f64,
+) -> f64 {
+    let servers = servers.unwrap_or(u32::MAX);
+    let escapes = |line: &Line| {
+        let (from, to) = line.span();
+        (to - from) / (mean * slowdown.escape_mean(rate(line) * mean, servers, scv))
+    };
+    (-lines.iter().filter(|line| line.open).map(escapes).sum::<f64>()).exp()
 }
 
 fn candidate(
@@ -410,7 +413,10 @@ pub(super) fn search_with_speeds(plain: &Search, bypass: f64, options: &Options)
     if fastest > FASTER_MAX {
         return None;
     }
-    all.retain(|candidate| candidate.chance_to_stay(&plain.lines) >= STAYED);
+    all.retain(|Candidate { point, slowdown, .. }| {
+        let (mean, scv) = moments(sum(point.blocks.iter().flatten()), 0.0);
+        chance_to_stay(&plain.lines, slowdown, point.kind.servers, mean, scv) >= STAYED
+    });
     // Replicates have the same numbers.
     let numbers = all.first()?.numbers.clone();
     all.retain(|c| c.equations[0].first().map(|e| e.begun.len()) == all_begun(&numbers, c));
@@ -476,5 +482,24 @@ fn searched(plain: &Search, mut judge: Judge, all: Vec<Candidate>) -> Search {
         replayed: plain.replayed,
         guesses_hits: plain.guesses_hits,
         congestion: Some(congestion),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 20 requests/s for 30 s, of works of 10 ms that take 1.6 times as long with ten inside, or longer and longer from two on.
+    #[test]
+    fn speeds_that_would_have_tipped_over_are_none() {
+        let arrivals: Vec<f64> = (0..600).map(|i| 0.05 * f64::from(i)).collect();
+        let departures = arrivals.iter().map(|at| at + 0.01).collect();
+        let lines = [Line::from_times(arrivals, departures)];
+        let chance = |numbers: Vec<f64>, speeds: Vec<f64>| {
+            let slowdown = Slowdown::new(numbers, speeds, 0.0).unwrap();
+            chance_to_stay(&lines, &slowdown, Some(1), 0.01, 1.0)
+        };
+        assert!(chance(vec![1.0, 10.0], vec![1.0, 0.6]) > 0.999);
+        assert!(chance(vec![1.0, 2.0, 3.0], vec![1.0, 0.1, 0.05]) < STAYED);
     }
 }
