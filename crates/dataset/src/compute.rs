@@ -19,7 +19,7 @@ pub async fn compute<T: Send + 'static>(
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The runtime is ending, and with it whoever waits.
+            // The runtime ends, and drops the task that waits for the result.
             Err(_) => pending().await,
         },
     }

@@ -32,7 +32,7 @@ use crate::storage::ByLoad;
 
 use super::between::Between;
 use super::clock::Clock;
-use super::instrument::{Caused, caused};
+use super::instrument::{CausalShare, causal_share};
 use super::judge::{Judge, Point, block_of, excess};
 use super::line::{Kind, Line};
 use super::moments::{moments, rate, sum};
@@ -431,8 +431,8 @@ fn is_caused(plain: &Search, candidate: &Candidate) -> bool {
     let numbers: Vec<Vec<u32>> =
         plain.lines.iter().map(|line| services(line).numbers_at_begin().collect()).collect();
     let works: Vec<Vec<f64>> = plain.lines.iter().map(|line| line.works(kind, outside)).collect();
-    let found = caused(&plain.lines, kind, &candidate.slowdown, &works, &numbers);
-    !found.is_some_and(Caused::is_none)
+    let found = causal_share(&plain.lines, kind, &candidate.slowdown, &works, &numbers);
+    !found.is_some_and(CausalShare::is_spurious)
 }
 
 /// A hypothesis by which a service stays settled at the loads that it carried with a smaller probability than this is none.

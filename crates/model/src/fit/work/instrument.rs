@@ -21,17 +21,17 @@ const BLOCKS: usize = 16;
 const CAUSED: f64 = 0.5;
 const ERRORS: f64 = 3.0;
 
-/// The part of a dependence that the number inside causes, with its standard error.
+/// The share of a dependence that the number inside causes, with its standard error.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caused {
-    pub part: f64,
+pub(super) struct CausalShare {
+    pub share: f64,
     pub error: f64,
 }
 
-impl Caused {
-    /// Whether the number inside does not cause the dependence.
-    pub fn is_none(self) -> bool {
-        self.part < CAUSED && self.part + ERRORS * self.error < 1.0
+impl CausalShare {
+    /// Whether something else causes the dependence.
+    pub fn is_spurious(self) -> bool {
+        self.share < CAUSED && self.share + ERRORS * self.error < 1.0
     }
 }
 
@@ -65,13 +65,13 @@ fn deviations(values: &[f64]) -> Vec<f64> {
 /// What arrivals alone say of a dependence of works on the number inside; `None` where they say nothing: of closed loops, and where
 /// the number never matters. `works`: those of the hypothesis without a dependence, in the order of arrivals, for each line;
 /// `numbers`: how many were inside when each judged request began.
-pub(super) fn caused(
+pub(super) fn causal_share(
     lines: &[Line],
     kind: Kind,
     slowdown: &Slowdown,
     works: &[Vec<f64>],
     numbers: &[Vec<u32>],
-) -> Option<Caused> {
+) -> Option<CausalShare> {
     let servers = kind.servers? as usize;
     // Of each block: Σ z·w and Σ z·r.
     let mut blocks: Vec<[f64; 2]> = Vec::new();
@@ -85,8 +85,8 @@ pub(super) fn caused(
         if !(work > 0.0 && own.len() == numbers.len()) {
             continue;
         }
-        let virtual_numbers = virtual_numbers(&line.arrivals, servers, work);
-        let z = deviations(&judged(&virtual_numbers.iter().map(of).collect::<Vec<f64>>()));
+        let inside = virtual_numbers(&line.arrivals, servers, work);
+        let z = deviations(&judged(&inside.iter().map(of).collect::<Vec<f64>>()));
         let r = deviations(&numbers.iter().map(of).collect::<Vec<f64>>());
         let w = deviations(&own);
         let each: Vec<[f64; 2]> =
@@ -103,7 +103,7 @@ pub(super) fn caused(
     }
     let part = of_works / of_numbers;
     let square: f64 = blocks.iter().map(|block| (block[0] - part * block[1]).powi(2)).sum();
-    Some(Caused { part, error: square.sqrt() / of_numbers })
+    Some(CausalShare { share: part, error: square.sqrt() / of_numbers })
 }
 
 #[cfg(test)]
@@ -143,12 +143,12 @@ mod tests {
     }
 
     /// What is found if the speed is taken to fall as 1/(1 + 0.04 (n − 1)) up to 16 inside.
-    fn dependence(line: Line, numbers: Vec<u32>) -> Caused {
+    fn dependence(line: Line, numbers: Vec<u32>) -> CausalShare {
         let known: Vec<f64> = (1..=16).map(f64::from).collect();
         let speeds = known.iter().map(|n| 1.0 / (1.0 + 0.04 * (n - 1.0))).collect();
         let slowdown = Slowdown::new(known, speeds, 0.0).unwrap();
         let works = line.works(ONE, 0.0.into());
-        caused(&[line], ONE, &slowdown, &[works], &[numbers]).unwrap()
+        causal_share(&[line], ONE, &slowdown, &[works], &[numbers]).unwrap()
     }
 
     #[test]
@@ -157,11 +157,11 @@ mod tests {
             let slower = |n: u32| 1.0 + 0.04 * (f64::from(n.min(16)) - 1.0);
             let (recorded, numbers) = line(|n, _| slower(n), seed);
             let congestion = dependence(recorded, numbers);
-            assert!((congestion.part - 1.0).abs() < 4.0 * congestion.error, "{congestion:?}");
-            assert!(congestion.error < 0.3 && !congestion.is_none(), "{congestion:?}");
+            assert!((congestion.share - 1.0).abs() < 4.0 * congestion.error, "{congestion:?}");
+            assert!(congestion.error < 0.3 && !congestion.is_spurious(), "{congestion:?}");
             let (recorded, numbers) = line(|_, at| if at % 200.0 < 50.0 { 1.6 } else { 1.0 }, seed);
             let spells = dependence(recorded, numbers);
-            assert!(spells.part.abs() < 4.0 * spells.error && spells.is_none(), "{spells:?}");
+            assert!(spells.share.abs() < 4.0 * spells.error && spells.is_spurious(), "{spells:?}");
         }
     }
 
